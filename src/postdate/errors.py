@@ -1,0 +1,115 @@
+"""Every error that Postdate raises, as one tree.
+
+    PostdateError
+    ├── UsageError                    a mistake in what was asked for; nothing was changed
+    │   ├── ConfigurationError        a setting is missing or wrong
+    │   ├── InvalidDueTime            naive, not representable, NaN
+    │   ├── InvalidDestination        not a queue name, or an unknown account alias
+    │   ├── InvalidHeader             not text, or too much text
+    │   ├── InvalidBody               cannot be turned into bytes
+    │   ├── InvalidHandle             not a handle of ours
+    │   └── MessageTooLarge           would not fit its queue when dispatched
+    ├── DelayedDeliveryDisabled       the toggle is off
+    ├── DestinationNotFound           the queue is not there
+    ├── PoisonMessage                 a queue message or row that cannot be read
+    └── StorageError                  the storage service said no, or nothing
+        ├── StorageUnreachable        no answer from the address
+        ├── AccessDenied              wrong key, or a missing role
+        ├── ServiceBusy               throttled or timed out on the service's side; try again
+        ├── OutcomeUnknown            the call may or may not have been applied
+        └── NotProvisioned            table or container is missing: `postdate setup`
+
+What to catch: `UsageError` to show the caller their mistake, `StorageError` to try again later,
+`PostdateError` for all.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class PostdateError(Exception):
+    """Anything that Postdate raises on purpose. The text is one line that names the way out."""
+
+    #: Exit status of the command line: 1 failed, 2 wrong usage, 3 storage unreachable.
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(PostdateError, ValueError):
+    """The caller asked for something that can't be; nothing was changed."""
+
+    exit_code = 2
+
+
+class ConfigurationError(UsageError):
+    """A setting is missing or wrong."""
+
+
+class InvalidDueTime(UsageError):
+    """The due time or delay is naive, not a number, or outside the years 1601 to 9998."""
+
+
+class InvalidDestination(UsageError):
+    """The destination is not a valid queue name, or names an unknown account alias."""
+
+
+class InvalidHeader(UsageError):
+    """A header is not text, or the headers together are too long for a row."""
+
+
+class InvalidBody(UsageError):
+    """The body can't be turned into bytes."""
+
+
+class InvalidHandle(UsageError):
+    """The text is not a handle that `schedule` returned."""
+
+
+class MessageTooLarge(UsageError):
+    """The message would not fit its queue when dispatched, and no claim check may help."""
+
+
+class DelayedDeliveryDisabled(PostdateError):
+    """Delayed delivery is switched off by `POSTDATE_DISABLE_DELAYED_DELIVERY`."""
+
+
+class DestinationNotFound(PostdateError):
+    """The destination queue does not exist. `near` holds similar names that do."""
+
+    def __init__(self, destination: str, near: Sequence[str] = ()) -> None:
+        self.destination = destination
+        self.near = tuple(near)
+        hint = f" Did you mean {', '.join(repr(n) for n in self.near)}?" if self.near else ""
+        super().__init__(
+            f"destination queue {destination!r} does not exist.{hint} "
+            f"Create it with `postdate setup --queue {destination}`."
+        )
+
+
+class PoisonMessage(PostdateError):
+    """A queue message or a row that can never be read; its text says why."""
+
+
+class StorageError(PostdateError):
+    """The storage service refused a call, or did not answer. Nothing accepted earlier is lost."""
+
+
+class StorageUnreachable(StorageError):
+    """No answer from the storage service's address."""
+
+    exit_code = 3
+
+
+class AccessDenied(StorageError):
+    """The key is wrong, or the identity lacks a role."""
+
+
+class ServiceBusy(StorageError):
+    """The service throttled the call or timed out; the same call may succeed later."""
+
+
+class OutcomeUnknown(StorageError):
+    """The connection broke after the request was sent: it may or may not have been applied."""
+
+
+class NotProvisioned(StorageError):
+    """The delays table or its container is missing. `postdate setup` creates both."""

@@ -1,0 +1,286 @@
+"""What happened, as records; observers listen.
+
+Logs and metrics are observers like any other: they hear the same records as the tests. An observer is a
+plain callable; it runs on the engine's loop, must be quick, and what it raises is logged and ignored.
+
+The records are the whole vocabulary: `docs/reference/events.md` is checked against `EVENTS`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all records. `name` is what logs and metrics call it; `level` is its logging level."""
+
+    name: ClassVar[str] = ""
+    level: ClassVar[int] = logging.DEBUG
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled(Event):
+    """A message was accepted and is durable. `path`: row, queue (hidden there) or now."""
+
+    name = "scheduled"
+    message_id: str
+    destination: str
+    due_at: datetime
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled(Event):
+    """A message was withdrawn before it was handed over."""
+
+    name = "cancelled"
+    level = logging.INFO
+    message_id: str | None
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Rescheduled(Event):
+    """A message got another due time."""
+
+    name = "rescheduled"
+    level = logging.INFO
+    message_id: str | None
+    was_due_at: datetime
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TermBegan(Event):
+    """This process leads."""
+
+    name = "term_began"
+    level = logging.INFO
+    term: int
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class TermEnded(Event):
+    """This process leads no more. `reason`: stopped, lost, expired or failed."""
+
+    name = "term_ended"
+    level = logging.WARNING
+    term: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReleased(Event):
+    """The lease was given back; the next process can lead at once."""
+
+    name = "lease_released"
+    level = logging.INFO
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFailed(Event):
+    """A lease call failed; until one succeeds this process counts as a follower."""
+
+    name = "lease_failed"
+    level = logging.WARNING
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver(Event):
+    """The leader put a message on its destination, hidden for `hidden_for` seconds."""
+
+    name = "handed_over"
+    message_id: str
+    destination: str
+    due_at: datetime
+    handed_over_at: datetime
+    hidden_for: int
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchFailed(Event):
+    """A dispatch failed. `counted`: it counts as an attempt (else the service was busy)."""
+
+    name = "dispatch_failed"
+    level = logging.WARNING
+    message_id: str
+    destination: str
+    attempts: int
+    counted: bool
+    error: str
+    next_attempt_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class MovedToErrorQueue(Event):
+    """A message went to the error queue."""
+
+    name = "moved_to_error_queue"
+    level = logging.ERROR
+    message_id: str
+    destination: str
+    error_queue: str
+    attempts: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorQueueRefused(Event):
+    """The error queue did not take a message; its row stays, backed off."""
+
+    name = "error_queue_refused"
+    level = logging.ERROR
+    message_id: str
+    error_queue: str
+    error: str
+    next_attempt_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Removed(Event):
+    """Rows of handed-over messages were deleted. `missed` were gone or changed: a copy may go out twice."""
+
+    name = "removed"
+    count: int
+    missed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFailed(Event):
+    """Deleting rows failed; they are tried again, and may be delivered twice."""
+
+    name = "remove_failed"
+    level = logging.WARNING
+    count: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassFinished(Event):
+    """One pass over the due rows is done; `next_at` is when the next one has work, if that is known."""
+
+    name = "pass_finished"
+    term: int
+    handed_over: int
+    failed: int
+    moved_to_error_queue: int
+    waiting: int
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PassFailed(Event):
+    """A pass ended in an error; it is tried again after `retry_in_s` seconds."""
+
+    name = "pass_failed"
+    level = logging.WARNING
+    error: str
+    retry_in_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled(Event):
+    """The service was busy; fewer sends run at once now."""
+
+    name = "throttled"
+    level = logging.WARNING
+    concurrency: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadsSwept(Event):
+    """Large bodies past their age were removed."""
+
+    name = "payloads_swept"
+    level = logging.INFO
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateDropped(Event):
+    """A delivery was acknowledged unseen: its large body was already received under the same id."""
+
+    name = "duplicate_dropped"
+    level = logging.INFO
+    message_id: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoisonMoved(Event):
+    """A queue message that can't be read went to the error queue as it is."""
+
+    name = "poison_moved"
+    level = logging.ERROR
+    native_id: str
+    queue: str
+    error_queue: str
+    reason: str
+
+
+EVENTS: tuple[type[Event], ...] = (
+    Scheduled,
+    Cancelled,
+    Rescheduled,
+    TermBegan,
+    TermEnded,
+    LeaseReleased,
+    LeaseFailed,
+    HandedOver,
+    DispatchFailed,
+    MovedToErrorQueue,
+    ErrorQueueRefused,
+    Removed,
+    RemoveFailed,
+    PassFinished,
+    PassFailed,
+    Throttled,
+    PayloadsSwept,
+    DuplicateDropped,
+    PoisonMoved,
+)
+
+Observer = Callable[[Event], None]
+
+_log = logging.getLogger("postdate")
+
+
+def log_event(event: Event) -> None:
+    """The logging observer: `name key=value ...` under the logger `postdate.events`."""
+    logger = _log.getChild("events")
+    if logger.isEnabledFor(event.level):
+        values = " ".join(f"{f.name}={_shown(getattr(event, f.name))}" for f in fields(event))
+        logger.log(event.level, "%s %s", event.name, values, extra={"postdate_event": event})
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    return repr(value) if isinstance(value, str) else str(value)
+
+
+class Events:
+    """Hands each record to every observer."""
+
+    def __init__(self, observers: Iterable[Observer] = (log_event,)) -> None:
+        self._observers = list(observers)
+
+    def observe(self, observer: Observer) -> None:
+        """Add an observer."""
+        self._observers.append(observer)
+
+    def emit(self, event: Event) -> None:
+        """Tell everyone."""
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:
+                _log.exception("observer %r failed on %s", observer, event.name)

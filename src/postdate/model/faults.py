@@ -1,0 +1,58 @@
+"""The headers that say why a message lies in the error queue (nservicebus-azure, 1.5)."""
+
+import traceback
+from dataclasses import dataclass
+from datetime import datetime
+
+from postdate.model import headers as h
+from postdate.model.envelope import EnvelopeForm, fits
+from postdate.model.headers import Headers
+from postdate.model.message import Message
+
+#: .NET cuts the exception's message here.
+_MESSAGE_CHARACTERS = 16_384
+#: Stack traces are cut so that the copy fits; tried in this order.
+_TRACE_CHARACTERS = (16_384, 2_048, 512, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What went wrong, where and when."""
+
+    error: BaseException
+    failed_queue: str
+    failed_at: datetime
+    attempts: int
+
+
+def with_fault(message: Message, fault: Fault) -> Message:
+    """A copy of the message with fault headers, cut so that it still fits the error queue.
+
+    Existing fault headers are overwritten: a message moved back by hand carries old ones.
+    """
+    error = fault.error
+    trace = "".join(traceback.format_exception(error))
+    text = str(error)[:_MESSAGE_CHARACTERS]
+    copy = message
+    for length in _TRACE_CHARACTERS:
+        cause = error.__cause__ or error.__context__
+        headers: Headers = {
+            **{k: v for k, v in message.headers.items() if k != h.RETRIES},
+            h.EXCEPTION_TYPE: _type_name(error),
+            **({h.INNER_EXCEPTION_TYPE: _type_name(cause)} if cause is not None else {}),
+            h.EXCEPTION_HELP_LINK: None,
+            h.EXCEPTION_MESSAGE: text[: max(length, 256)],
+            h.EXCEPTION_SOURCE: type(error).__module__.partition(".")[0],
+            h.STACK_TRACE: trace[-length:] if length else "",
+            h.TIME_OF_FAILURE: h.format_instant(fault.failed_at),
+            h.FAILED_QUEUE: fault.failed_queue,
+            h.ATTEMPTS: str(fault.attempts),
+        }
+        copy = Message(message.message_id, headers, message.body)
+        if fits(copy, EnvelopeForm.NSERVICEBUS):
+            break
+    return copy
+
+
+def _type_name(error: BaseException) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}"
