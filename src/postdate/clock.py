@@ -24,6 +24,10 @@ class Clock(Protocol):
         """The current instant, aware, in UTC."""
         ...
 
+    def latest(self) -> datetime:
+        """The latest that the current instant can be; the same as `now()` unless that is an estimate."""
+        ...
+
     def monotonic(self) -> float:
         """Seconds that never step back and count suspended time too."""
         ...
@@ -39,6 +43,10 @@ class SystemClock:
     def now(self) -> datetime:
         """The machine's wall clock, in UTC."""
         return datetime.now(UTC)  # noqa: TID251 - this module is the one place that may ask
+
+    def latest(self) -> datetime:
+        """The same as `now()`."""
+        return self.now()
 
     def monotonic(self) -> float:
         """Seconds since boot, suspended time included."""

@@ -144,6 +144,17 @@ class ErrorQueueRefused(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Expired(Event):
+    """A message was dropped because its `expires_after` was over before it could be handed over."""
+
+    name = "expired"
+    level = logging.WARNING
+    message_id: str
+    destination: str
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Removed(Event):
     """Rows of handed-over messages were deleted. `missed` were gone or changed: a copy may go out twice."""
 
@@ -238,6 +249,7 @@ EVENTS: tuple[type[Event], ...] = (
     DispatchFailed,
     MovedToErrorQueue,
     ErrorQueueRefused,
+    Expired,
     Removed,
     RemoveFailed,
     PassFinished,

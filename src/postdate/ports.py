@@ -247,6 +247,10 @@ class PayloadStore(Protocol):
         """Store a body; the same name twice is one. `keep_until` is when age may clean it up."""
         ...
 
+    async def keep(self, name: str, *, keep_until: datetime) -> None:
+        """Keep a body longer, because its message was moved; nothing happens where it is gone."""
+        ...
+
     async def get(self, name: str) -> bytes | None:
         """The body; None: it was deleted because its message is done with.
 
@@ -262,16 +266,6 @@ class PayloadStore(Protocol):
     async def sweep(self, now: datetime) -> int:
         """Remove what is past its `keep_until`, marks included; how many."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding of `postdate doctor`."""
-
-    name: str
-    ok: bool
-    detail: str
-    fix: str = ""
 
 
 class Backend(Protocol):
@@ -315,7 +309,6 @@ class Backend(Protocol):
 __all__ = [
     "AddResult",
     "Backend",
-    "Check",
     "DelayedRow",
     "DelayedStore",
     "Guard",

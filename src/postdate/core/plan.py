@@ -15,10 +15,9 @@ from postdate.model.limits import MAX_HIDDEN_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Put the message on its destination, hidden for whole seconds."""
+    """Put the message on its destination; how long it is hidden is decided at that moment."""
 
     row: DelayedRow
-    hidden_for: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def plan(page: Iterable[Row], *, now: datetime, lookahead: timedelta) -> list[St
         elif isinstance(row, UnreadableRow):
             steps.append(Refuse(row))
         else:
-            steps.append(HandOver(row, hidden_seconds(row.delayed.due_at, now)))
+            steps.append(HandOver(row))
     return steps
 
 
