@@ -145,9 +145,7 @@ class Settings(BaseSettings):
         5, ge=0, description="Dispatches after the first failed one, before the error queue."
     )
     retry_base: Duration = Field(timedelta(seconds=1), description="First wait between two attempts.")
-    retry_maximum: Duration = Field(
-        timedelta(minutes=1), description="Longest wait between two attempts."
-    )
+    retry_maximum: Duration = Field(timedelta(minutes=1), description="Longest wait between two attempts.")
     send_concurrency: int = Field(32, ge=1, le=256, description="Sends that run at once.")
     unremoved_limit: int = Field(
         BATCH_OPERATIONS,
@@ -183,9 +181,7 @@ class Settings(BaseSettings):
             raise ValueError(f"must be whole seconds, {low} to {high}; it is {format_duration(value)}")
         return value
 
-    @field_validator(
-        "idle_interval", "probe_interval", "retry_base", "retry_maximum", "visibility_timeout"
-    )
+    @field_validator("idle_interval", "probe_interval", "retry_base", "retry_maximum", "visibility_timeout")
     @classmethod
     def _positive(cls, value: timedelta) -> timedelta:
         if value <= timedelta(0):
@@ -340,8 +336,7 @@ def load_settings(**overrides: object) -> Settings:
     except SettingsError as error:
         field = str(error).partition('field "')[2].partition('"')[0]
         raise ConfigurationError(
-            f"{PREFIX}{field.upper()} is not valid JSON; write an object like "
-            '{"name": "value"}'
+            f'{PREFIX}{field.upper()} is not valid JSON; write an object like {{"name": "value"}}'
         ) from None
 
 
@@ -410,3 +405,20 @@ def show_value(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{k}={show_value(v)}" for k, v in value.items())
     return str(value)
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: `postdate` in XDG_CACHE_HOME, or in ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME")  # noqa: TID251 - this module is the one place that may read it
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "postdate"
+
+
+def child_environment(**changes: str | None) -> dict[str, str]:
+    """The environment for a process that we start: ours with `changes`; None leaves a variable out."""
+    merged = {**os.environ, **changes}  # noqa: TID251 - this module is the one place that may read it
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def in_ci() -> bool:
+    """True if the environment has a `CI` variable that is neither empty, 0 nor false."""
+    return os.environ.get("CI", "").lower() not in {"", "0", "false"}  # noqa: TID251 - see above
