@@ -92,9 +92,7 @@ class StorageClock:
 
     def observe(self, date: datetime, *, sent: float, received: float) -> None:
         """Learn from one response: its `Date`, and the monotonic seconds around the call."""
-        self._known = observe(
-            self._known, date=(date - EPOCH).total_seconds(), sent=sent, received=received
-        )
+        self._known = observe(self._known, date=(date - EPOCH).total_seconds(), sent=sent, received=received)
 
     @property
     def uncertainty(self) -> float | None:

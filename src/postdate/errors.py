@@ -26,12 +26,24 @@ What to catch: `UsageError` to show the caller their mistake, `StorageError` to 
 from collections.abc import Sequence
 from typing import ClassVar
 
+_SHOWN_CHARACTERS = 80
+
+
+def shown(value: object) -> str:
+    """A value as errors quote it: its repr, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
 
 class PostdateError(Exception):
     """Anything that Postdate raises on purpose. The text is one line that names the way out."""
 
     #: Exit status of the command line: 1 failed, 2 wrong usage, 3 storage unreachable.
     exit_code: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        # Errors quote what others wrote (a value's repr, a service's answer), and stay one line all the same.
+        return " ".join(super().__str__().splitlines())
 
 
 class UsageError(PostdateError, ValueError):
@@ -83,6 +95,9 @@ class DestinationNotFound(PostdateError):
             f"destination queue {destination!r} does not exist.{hint} "
             f"Create it with `postdate setup --queue {destination}`."
         )
+
+    def __reduce__(self) -> tuple[type["DestinationNotFound"], tuple[str, tuple[str, ...]]]:
+        return type(self), (self.destination, self.near)
 
 
 class PoisonMessage(PostdateError):

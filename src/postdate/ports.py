@@ -72,9 +72,7 @@ class DelayedStore(Protocol):
         """
         ...
 
-    async def update(
-        self, row: Row, *, failure_count: int, next_attempt_at: datetime | None
-    ) -> str | None:
+    async def update(self, row: Row, *, failure_count: int, next_attempt_at: datetime | None) -> str | None:
         """Write attempts and next-try time of this version of the row; its new etag.
 
         None where the row is gone or was changed by somebody else.
@@ -85,9 +83,7 @@ class DelayedStore(Protocol):
         """One row, or None."""
         ...
 
-    def upcoming(
-        self, *, start: datetime | None = None, end: datetime | None = None
-    ) -> AsyncIterator[Row]:
+    def upcoming(self, *, start: datetime | None = None, end: datetime | None = None) -> AsyncIterator[Row]:
         """Rows with `start <= due < end` in due order, read page by page; None means open."""
         ...
 
@@ -179,9 +175,7 @@ class QueueSender(Protocol):
         """Delete a hidden message; True: done. False: too late (somebody received it). None: not there."""
         ...
 
-    async def hide_again(
-        self, destination: str, receipt: Receipt, hidden_for: int
-    ) -> Receipt | bool | None:
+    async def hide_again(self, destination: str, receipt: Receipt, hidden_for: int) -> Receipt | bool | None:
         """Change when a hidden message appears; the new receipt, or False / None as `withdraw`."""
         ...
 

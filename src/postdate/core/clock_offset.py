@@ -8,8 +8,9 @@ them, so their intersection shrinks to about the round-trip time after some twen
 1 response 1,008 ms, 10: 91 ms, 20: 27 ms wide).
 
 `local` is the monotonic clock, so a step of the wall clock changes nothing. What remains is drift: the
-interval is widened by `DRIFT` for each second since the last response, and when a new interval does not
-meet the old one at all, the old one is thrown away.
+interval is widened by `DRIFT` for each second since the last response (and a fresh one, at its upper end,
+for the time that its answer may have been on the way), and when a new interval does not meet the old one
+at all, the old one is thrown away.
 """
 
 from dataclasses import dataclass
@@ -37,17 +38,17 @@ class OffsetInterval:
         return OffsetInterval(self.low - slack, self.high + slack, max(now, self.at))
 
 
-def observe(
-    known: OffsetInterval | None, *, date: float, sent: float, received: float
-) -> OffsetInterval:
+def observe(known: OffsetInterval | None, *, date: float, sent: float, received: float) -> OffsetInterval:
     """Narrow `known` by one response.
 
     Args:
         known: what was known before, or None.
         date: the `Date` header in seconds since the epoch, whole.
-        sent, received: local monotonic seconds around the call.
+        sent: local monotonic seconds before the call.
+        received: local monotonic seconds after it.
     """
-    fresh = OffsetInterval(date - received, date + 1.0 - sent, received)
+    on_the_way = max(0.0, received - sent)
+    fresh = OffsetInterval(date - received, date + 1.0 - sent + on_the_way * DRIFT, received)
     if known is None:
         return fresh
     old = known.aged(received)

@@ -7,7 +7,7 @@ time is whole seconds, so it is rounded up: late by less than a second, never ea
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from postdate.model.delayed import DelayedRow, Row, UnreadableRow
 from postdate.model.limits import MAX_HIDDEN_SECONDS
@@ -34,6 +34,8 @@ class Wait:
     row: Row
     until: datetime
 
+
+_YEAR_1 = datetime.min.replace(tzinfo=UTC)
 
 Step = HandOver | Refuse | Wait
 
@@ -70,8 +72,11 @@ def ready(row: Row, lookahead: timedelta) -> datetime | None:
         due_at, next_attempt_at = row.due_at, row.next_attempt_at
     else:
         due_at, next_attempt_at = row.delayed.due_at, row.delayed.next_attempt_at
+    # Hidden for longer than a queue can, a message would come early.
+    lookahead = min(lookahead, timedelta(seconds=MAX_HIDDEN_SECONDS))
     # A row whose last attempt failed is tried when its back-off is over, but not before the lookahead.
-    instants = [due_at - lookahead] if due_at is not None else []
+    # (Before the year 1 there is no instant; a row due in it, which only somebody else can write, is ready.)
+    instants = [due_at - lookahead] if due_at is not None and due_at - _YEAR_1 > lookahead else []
     if next_attempt_at is not None:
         instants.append(next_attempt_at)
     return max(instants, default=None)

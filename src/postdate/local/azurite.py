@@ -27,8 +27,18 @@ from typing import Literal, Self
 from postdate.clock import SystemClock
 from postdate.errors import ConfigurationError
 from postdate.local.errors import AzuriteError
+from postdate.local.locks import folder_lock
 from postdate.local.node import WATCHDOG, Node, ensure_azurite, find_node, last_lines
-from postdate.local.ports import HOST, Ports, PortTaken, answers, check_free, checked_ports, pick_ports
+from postdate.local.ports import (
+    HOST,
+    SERVICES,
+    Ports,
+    PortTaken,
+    answers,
+    check_free,
+    checked_ports,
+    pick_ports,
+)
 from postdate.settings import child_environment
 
 ACCOUNT = "devstoreaccount1"
@@ -233,8 +243,10 @@ class Azurite:
             raise ConfigurationError(
                 f"this Azurite has no account {account!r}; it has {', '.join(self._keys)}"
             )
-        services = zip(("Blob", "Queue", "Table"), self._known_ports(), strict=True)
-        endpoints = "".join(f"{name}Endpoint=http://{HOST}:{port}/{account};" for name, port in services)
+        services = zip(SERVICES, self._known_ports(), strict=True)
+        endpoints = "".join(
+            f"{name.title()}Endpoint=http://{HOST}:{port}/{account};" for name, port in services
+        )
         key = self._keys[account]
         return f"DefaultEndpointsProtocol=http;AccountName={account};AccountKey={key};{endpoints}"
 
@@ -246,21 +258,26 @@ class Azurite:
     # The process
 
     def _launch(self, node: Node, entry: Path, ports: Ports) -> None:
-        for name, port in zip(("blob", "queue", "table"), ports, strict=True):
+        for name, port in zip(SERVICES, ports, strict=True):
             check_free(name, port)
         if self._scratch is None:
             self._scratch = Path(tempfile.mkdtemp(prefix="postdate-azurite-"))
         command = [str(node.binary), "--require", str(WATCHDOG), str(entry), "--silent", "--disableTelemetry"]
-        for name, port in zip(("blob", "queue", "table"), ports, strict=True):
+        for name, port in zip(SERVICES, ports, strict=True):
             command += [f"--{name}Host", HOST, f"--{name}Port", str(port)]
         if self._skip_api_version_check:
             command.append("--skipApiVersionCheck")
-        if self._in_memory:
-            command.append("--inMemoryPersistence")
-        else:
-            assert self.folder is not None
+        if self.folder is None:
+            self._spawn([*command, "--inMemoryPersistence"], ())
+            return
+        try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            command += ["--location", str(self.folder)]
+            with folder_lock(self.folder) as descriptors:
+                self._spawn([*command, "--location", str(self.folder)], descriptors)
+        except OSError as error:
+            raise AzuriteError(f"can't use the folder {self.folder}: {error.strerror or error}") from None
+
+    def _spawn(self, command: list[str], descriptors: tuple[int, ...]) -> None:
         with self._output_file().open("wb") as output:
             self._process = subprocess.Popen(  # noqa: S603 - our own files and numbers
                 command,
@@ -275,6 +292,7 @@ class Azurite:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # so that Ctrl-C reaches us alone, and we stop it in order
+                pass_fds=descriptors,
             )
 
     def _wait_until_ready(self, ports: Ports) -> None:

@@ -8,17 +8,15 @@ Node running. `npm/package-lock.json` pins each package by version and hash.
 import hashlib
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from postdate.local.errors import AzuriteError
+from postdate.local.locks import file_lock
 from postdate.settings import cache_folder
 
 PINS = Path(__file__).parent / "npm"
@@ -140,26 +138,3 @@ def last_lines(output: str) -> str:
     """The end of a tool's output, indented."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     return "\n".join(f"    {line}" for line in lines[-_LAST_LINES:]) or "    (nothing)"
-
-
-@contextmanager
-def file_lock(path: Path) -> Iterator[int]:
-    """Hold an exclusive lock on `path`, waiting for whoever has it; yields the file descriptor."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        _lock(descriptor)
-        yield descriptor
-    finally:
-        with suppress(OSError):
-            os.close(descriptor)  # which unlocks
-
-
-def _lock(descriptor: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt  # noqa: PLC0415 - not on other systems
-
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-    else:
-        import fcntl  # noqa: PLC0415 - not on Windows
-
-        fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -11,6 +11,7 @@ from postdate.errors import ConfigurationError
 from postdate.local.errors import AzuriteError
 
 HOST = "127.0.0.1"  # never "localhost": the tables SDK takes that for Cosmos DB on most ports
+SERVICES = ("blob", "queue", "table")
 WELL_KNOWN_PORTS = (10000, 10001, 10002)
 # Below the ports that systems give to outgoing connections. From those, a client that keeps trying to
 # reach a stopped Azurite can by chance connect to itself, and so take the port.

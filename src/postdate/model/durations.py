@@ -2,13 +2,15 @@
 
 import math
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from postdate.errors import InvalidDueTime, UsageError
+from postdate.errors import InvalidDueTime, UsageError, shown
 from postdate.model.headers import parse_timespan
 from postdate.model.limits import EARLIEST_DUE, LATEST_DUE
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_ISO_UNITS = tuple(_UNITS[unit] for unit in "wdhms")
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _WHOLE = re.compile(r"(?:\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|w)\s*)+")
 _ISO = re.compile(r"P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
@@ -22,36 +24,43 @@ def parse_duration(value: object) -> timedelta:
         UsageError: it is none of these.
     """
     if isinstance(value, timedelta):
-        return value
+        return timedelta(value.days, value.seconds, value.microseconds)  # no subclass with its own arithmetic
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return _seconds(float(value), value)
+        return _total([value], 1, value)
     if isinstance(value, str):
         text = value.strip()
-        sign = -1.0 if text.startswith("-") else 1.0
-        bare = text.lstrip("+-")
+        sign = -1 if text.startswith("-") else 1
+        bare = text[1:] if text.startswith(("+", "-")) else text
         if _WHOLE.fullmatch(bare):
-            return _seconds(sign * sum(float(n) * _UNITS[u] for n, u in _PART.findall(bare)), value)
+            return _total((float(n) * _UNITS[u] for n, u in _PART.findall(bare)), sign, value)
         iso = _ISO.fullmatch(bare)
         if iso and any(iso.groups()):
-            weeks, days, hours, minutes, seconds = (float(g or 0) for g in iso.groups())
-            total = weeks * 604800 + days * 86400 + hours * 3600 + minutes * 60 + seconds
-            return _seconds(sign * total, value)
+            counts = (float(group or 0) for group in iso.groups())
+            return _total((n * unit for n, unit in zip(counts, _ISO_UNITS, strict=True)), sign, value)
         if ":" in bare:
             return parse_timespan(text)
         try:
-            return _seconds(float(text), value)
+            number = float(text)
         except ValueError:
             pass
-    raise UsageError(f"{value!r} is not a duration; write {FORMS}")
+        else:
+            return _total([number], 1, value)
+    raise UsageError(f"{shown(value)} is not a duration; write {FORMS}")
 
 
-def _seconds(seconds: float, shown: object) -> timedelta:
-    if not math.isfinite(seconds):
-        raise UsageError(f"{shown!r} is not a duration: not a finite number")
+def _total(seconds: Iterable[float], sign: int, given: object) -> timedelta:
+    """The sum, each part exact to the microsecond (one float for all would not be, for long spans)."""
     try:
-        return timedelta(seconds=seconds)
+        span = timedelta(0)
+        for part in seconds:
+            if math.isnan(part):
+                raise UsageError(f"{shown(given)} is not a duration: not a number")
+            span += timedelta(seconds=part)
+        return sign * span
     except OverflowError:
-        raise UsageError(f"{shown!r} is not a duration: longer than {timedelta.max.days:,} days") from None
+        raise UsageError(
+            f"{shown(given)} is not a duration: longer than {timedelta.max.days:,} days"
+        ) from None
 
 
 def format_duration(span: timedelta) -> str:
@@ -76,7 +85,7 @@ def parse_instant_text(text: str) -> datetime:
         instant = datetime.fromisoformat(text.strip())
     except ValueError:
         raise InvalidDueTime(
-            f"{text!r} is not an instant; write ISO 8601 with a zone, like 2026-03-01T07:08:09Z"
+            f"{shown(text)} is not an instant; write ISO 8601 with a zone, like 2026-03-01T07:08:09Z"
         ) from None
     return check_due_time(instant)
 
@@ -123,4 +132,4 @@ def due_after(delay: object, now: datetime) -> datetime:
     try:
         return check_due_time(now + max(span, timedelta(0)))
     except OverflowError:
-        raise InvalidDueTime(f"delay {delay!r} leads beyond the year 9998") from None
+        raise InvalidDueTime(f"delay {shown(delay)} leads beyond the year 9998") from None

@@ -21,7 +21,6 @@ from postdate.model.message import Message
 from postdate.model.rowcodec import headers_of
 
 _INTENTS = ("0", "Send", "Publish", "Subscribe", "Unsubscribe", "Reply")
-_XML_SPACE = "{http://tempuri.net/NServiceBus.Azure.Transports.WindowsAzureStorageQueues}"
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _MEMBERS = (
     "IdForCorrelation",
@@ -125,7 +124,7 @@ def unwrap(text: str, native_id: str) -> Opened:
         wrapper = _json_wrapper(content)
         if wrapper is not None:
             return Opened(_from_members(wrapper), ReadForm.JSON)
-    elif start == b"<" and b"MessageWrapper" in content:
+    elif start == b"<" and b"<MessageWrapper" in content:
         return Opened(_from_members(_xml_wrapper(content)), ReadForm.XML)
     return Opened(Message(native_id, {}, content), ReadForm.PLAIN)
 
@@ -158,22 +157,28 @@ def _xml_wrapper(content: bytes) -> dict[str, object]:
     if b"<!DOCTYPE" in content:
         raise PoisonMessage("XML envelope with a document type, which no sender writes")
     try:
-        root = ET.fromstring(content)  # noqa: S314 - no document type, so no entities to expand
-    except ET.ParseError as error:
+        # As text, so that no declared encoding can hide a document type from the check above.
+        root = ET.fromstring(content.decode("utf-8-sig"))  # noqa: S314 - no document type, so no entities
+    except (ET.ParseError, UnicodeDecodeError) as error:
         raise PoisonMessage(f"XML envelope: {error}") from None
     members: dict[str, object] = {}
     for element in root:
-        name = element.tag.removeprefix(_XML_SPACE)
+        name = _local_name(element)
         if name == "Headers":
             pairs: dict[str, str | None] = {}
             for pair in element:
-                entry = {child.tag.rpartition("}")[2]: child.text or "" for child in pair}
+                entry = {_local_name(child): child.text or "" for child in pair}
                 if "Key" in entry:
                     pairs[entry["Key"]] = entry.get("Value")
             members["headers"] = pairs
         else:
             members[name.lower()] = element.text or ""
     return members
+
+
+def _local_name(element: ET.Element) -> str:
+    """The name without its namespace, the first part of which is a setting of the sender's serializer."""
+    return element.tag.rpartition("}")[2]
 
 
 def _from_members(members: dict[str, object]) -> Message:

@@ -7,7 +7,7 @@ read each other's messages. `Postdate.*` headers are ours; .NET endpoints pass t
 import re
 from datetime import UTC, datetime, timedelta
 
-from postdate.errors import UsageError
+from postdate.errors import UsageError, shown
 
 MESSAGE_ID = "NServiceBus.MessageId"
 CORRELATION_ID = "NServiceBus.CorrelationId"
@@ -44,7 +44,8 @@ Headers = dict[str, str | None]
 _WIRE_DATE_LENGTH = 28
 _DIGITS = [*range(4), 5, 6, 8, 9, 11, 12, 14, 15, 17, 18, *range(20, 26)]
 _TIMESPAN = re.compile(
-    r"(?P<sign>-)?(?:(?P<d>\d+)\.)?(?P<h>\d{1,2}):(?P<m>\d{2}):(?P<s>\d{2})(?:\.(?P<f>\d{1,7}))?"
+    r"(?P<sign>-)?(?:(?P<d>\d{1,9})\.)?(?P<h>\d{1,2}):(?P<m>\d{2}):(?P<s>\d{2})(?:\.(?P<f>\d{1,7}))?",
+    re.ASCII,
 )
 
 
@@ -64,7 +65,7 @@ def parse_instant(text: str) -> datetime:
         UsageError: the text is not of that form.
     """
     if len(text) != _WIRE_DATE_LENGTH or not all(text[i] in "0123456789" for i in _DIGITS):
-        raise UsageError(f"{text!r} is not an instant of the form 2026-03-01 07:08:09:987654 Z")
+        raise UsageError(f"{shown(text)} is not an instant of the form 2026-03-01 07:08:09:987654 Z")
     try:
         return datetime(
             int(text[:4]),
@@ -99,13 +100,16 @@ def parse_timespan(text: str) -> timedelta:
     """
     match = _TIMESPAN.fullmatch(text)
     if match is None:
-        raise UsageError(f"{text!r} is not a time span of the form [d.]hh:mm:ss[.fffffff]")
+        raise UsageError(f"{shown(text)} is not a time span of the form [d.]hh:mm:ss[.fffffff]")
     part = match.groupdict(default="0")
-    span = timedelta(
-        days=int(part["d"]),
-        hours=int(part["h"]),
-        minutes=int(part["m"]),
-        seconds=int(part["s"]),
-        microseconds=int(part["f"].ljust(7, "0")[:6]),
-    )
-    return -span if match["sign"] else span
+    try:
+        span = timedelta(
+            days=int(part["d"]),
+            hours=int(part["h"]),
+            minutes=int(part["m"]),
+            seconds=int(part["s"]),
+            microseconds=int(part["f"].ljust(7, "0")[:6]),
+        )
+        return -span if match["sign"] else span
+    except OverflowError:
+        raise UsageError(f"{text!r} is longer than a time span can be") from None

@@ -10,8 +10,10 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-_OURS = re.compile(r"(\d{14})_(\d{6})_([0-9a-f]{32})")
-_SECOND = re.compile(r"(\d{14})_.*", re.DOTALL)
+_OURS = re.compile(r"(\d{14})_(\d{6})_([0-9a-f]{32})", re.ASCII)
+_SECOND = re.compile(r"(\d{14})_.*", re.ASCII | re.DOTALL)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NEVER = datetime.max.replace(tzinfo=UTC)
 _HOUR_DIGITS = 10
 
 
@@ -54,7 +56,8 @@ def bound(until: datetime) -> RowKey:
 def due_time(key: RowKey) -> datetime | None:
     """The due time that a row key tells, or None where it tells none.
 
-    Ours to the microsecond; any other suffix: the end of its second.
+    Ours to the microsecond; any other suffix: the end of its second. The last second of all, which .NET
+    writes for "never", has no end: it is due at the last microsecond.
     """
     match = _OURS.fullmatch(key.row)
     coarse = None if match else _SECOND.fullmatch(key.row)
@@ -64,7 +67,9 @@ def due_time(key: RowKey) -> datetime | None:
     try:
         second = _parse_digits(found[1])
         return second + (timedelta(microseconds=int(match[2])) if match else timedelta(seconds=1))
-    except (ValueError, OverflowError):
+    except OverflowError:
+        return _NEVER
+    except ValueError:
         return None
 
 

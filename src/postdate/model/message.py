@@ -1,13 +1,14 @@
 """A message: an id, headers and a body of bytes; and how a body that users pass becomes bytes."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from postdate.errors import InvalidBody, InvalidHeader, MessageTooLarge
+from postdate.errors import InvalidBody, InvalidHeader, MessageTooLarge, shown
 from postdate.model.headers import Headers
 from postdate.model.jsontext import write_map
 from postdate.model.limits import STRING_PROPERTY_UNITS
@@ -38,27 +39,40 @@ class EncodedBody:
 def encode_body(body: Any) -> EncodedBody:
     """Turn what the caller passed into bytes.
 
-    bytes as they are; str as UTF-8; pydantic models, dataclasses and JSON-able values as JSON.
+    bytes as they are; str as UTF-8; pydantic models, dataclasses and JSON-able values as JSON. In JSON,
+    bytes become base64 text and sets become lists.
 
     Raises:
-        InvalidBody: none of these.
+        InvalidBody: none of these, or a number that JSON does not have (NaN, infinity).
     """
-    if isinstance(body, bytes | bytearray | memoryview):
-        return EncodedBody(bytes(body), BYTES_TYPE)
     try:
+        if isinstance(body, bytes | bytearray | memoryview):
+            return EncodedBody(bytes(body), BYTES_TYPE)
         if isinstance(body, str):
             return EncodedBody(body.encode(), TEXT_TYPE)
         if hasattr(body, "model_dump_json"):
             return EncodedBody(body.model_dump_json().encode(), JSON_TYPE, _type_name(body))
         typed = dataclasses.is_dataclass(body) or isinstance(body, msgspec.Struct)
-        return EncodedBody(
-            msgspec.json.encode(body), JSON_TYPE, _type_name(body) if typed else None
-        )
+        content = msgspec.json.encode(body)
+        if b"null" in content:  # which msgspec writes for NaN and infinity too
+            _refuse_unwritable_numbers(msgspec.to_builtins(body))
+        return EncodedBody(content, JSON_TYPE, _type_name(body) if typed else None)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise InvalidBody(
             f"a body of type {type(body).__name__} can't be encoded ({error}); pass bytes, str, "
             "a JSON-able value, a dataclass or a pydantic model"
         ) from None
+
+
+def _refuse_unwritable_numbers(value: object) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"JSON has no {value}")
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple | set | frozenset):
+        return
+    for member in value:
+        _refuse_unwritable_numbers(member)
 
 
 def _type_name(body: object) -> str:
@@ -79,19 +93,20 @@ def check_headers(headers: Mapping[str, str | None] | None) -> Headers:
     checked: Headers = {}
     for name, value in headers.items():
         if not isinstance(name, str) or not name:
-            raise InvalidHeader(f"header name {name!r} is not text; use a non-empty str")
+            raise InvalidHeader(f"header name {shown(name)} is not text; use a non-empty str")
         if value is not None and not isinstance(value, str):
             raise InvalidHeader(
-                f"header {name!r} is not text but {type(value).__name__}; pass str({name}) or None"
+                f"header {shown(name)} is not text but {type(value).__name__}; pass a str or None"
             )
         for text in (name, value or ""):
             try:
                 text.encode()
             except UnicodeEncodeError:
                 raise InvalidHeader(
-                    f"header {name!r} holds half of a surrogate pair; it must be valid Unicode"
+                    f"header {shown(name)} holds half of a surrogate pair; it must be valid Unicode"
                 ) from None
-        checked[str(name)] = None if value is None else str(value)
+        # The text itself: str() of a str enum's member is the member's name.
+        checked[str.__str__(name)] = None if value is None else str.__str__(value)
     return checked
 
 
@@ -99,8 +114,7 @@ def check_headers_size(headers: Headers) -> None:
     """Refuse headers whose JSON would not fit into a row.
 
     Raises:
-        MessageTooLarge: they are longer than a string property (32,768 characters), fault headers
-            included.
+        MessageTooLarge: they are longer than a string property (32,768 characters).
     """
     units = len(write_map(headers))  # ASCII, so characters are UTF-16 units
     if units > STRING_PROPERTY_UNITS:

@@ -17,11 +17,11 @@ read and write, and five of ours that are optional on read:
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from postdate.errors import PoisonMessage
+from postdate.errors import PoisonMessage, shown
 from postdate.model.delayed import DelayedMessage, DelayedRow, Row, RowValue, UnreadableRow
 from postdate.model.headers import Headers
 from postdate.model.jsontext import read, write_map
-from postdate.model.keys import RowKey, due_time
+from postdate.model.keys import EPOCH, RowKey, due_time
 from postdate.model.message import Message
 
 DUE_TIME = "DueTime"
@@ -61,11 +61,12 @@ def decode_row(properties: Mapping[str, RowValue], etag: str) -> Row:
     key = RowKey(str(properties["PartitionKey"]), str(properties["RowKey"]))
     due_at = _instant(properties.get(DUE_TIME)) or due_time(key)
     count = properties.get(FAILURE_COUNT)
-    failure_count = count if isinstance(count, int) and not isinstance(count, bool) else 0
+    failure_count = max(0, count) if isinstance(count, int) and not isinstance(count, bool) else 0
     next_attempt_at = _instant(properties.get(NEXT_ATTEMPT_TIME))
+    if due_at is None:
+        reason = f"row key {shown(key.row)} holds no due time"
+        return UnreadableRow(key, etag, reason, dict(properties), None, failure_count, next_attempt_at)
     try:
-        if due_at is None:
-            raise PoisonMessage(f"row key {key.row!r} holds no due time")
         delayed = DelayedMessage(
             message=Message(
                 message_id=_text(properties, "MessageId"),
@@ -80,9 +81,7 @@ def decode_row(properties: Mapping[str, RowValue], etag: str) -> Row:
             payload_ref=_optional_text(properties, BODY_BLOB),
         )
     except PoisonMessage as error:
-        return UnreadableRow(
-            key, etag, str(error), dict(properties), due_at, failure_count, next_attempt_at
-        )
+        return UnreadableRow(key, etag, str(error), dict(properties), due_at, failure_count, next_attempt_at)
     return DelayedRow(key, etag, delayed)
 
 
@@ -91,7 +90,10 @@ def _instant(value: RowValue) -> datetime | None:
         return None
     # SDKs hand out subclasses; a plain aware datetime is what the rest of the code compares.
     aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-    return datetime.fromtimestamp(0, UTC) + (aware - datetime.fromtimestamp(0, UTC))
+    try:
+        return EPOCH + (aware - EPOCH)
+    except OverflowError:  # a zone that leads out of the years there are: as good as absent
+        return None
 
 
 def _text(properties: Mapping[str, RowValue], name: str) -> str:
@@ -134,5 +136,5 @@ def headers_of(parsed: object, where: str) -> Headers:
         raise PoisonMessage(f"{where} is not a JSON object")
     for name, header in parsed.items():
         if header is not None and not isinstance(header, str):
-            raise PoisonMessage(f"{where}: {name!r} is {type(header).__name__}, not text")
+            raise PoisonMessage(f"{where}: {shown(name)} is {type(header).__name__}, not text")
     return parsed

@@ -1,0 +1,71 @@
+"""Postdate delivers messages when they are due, on nothing but an Azure Storage account.
+
+The public names, loaded when they are first used: importing the package costs nothing but this file.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from postdate.endpoint import Endpoint
+    from postdate.engine.changes import CancelOutcome, RescheduleResult, ScheduledMessage
+    from postdate.engine.intake import Outgoing, ScheduledMany
+    from postdate.engine.poller import PassResult
+    from postdate.engine.reception import Delivery
+    from postdate.errors import (
+        DelayedDeliveryDisabled,
+        DestinationNotFound,
+        PostdateError,
+        StorageError,
+        UsageError,
+    )
+    from postdate.settings import Settings, load_settings
+
+_HOMES = {
+    "CancelOutcome": "postdate.engine.changes",
+    "DelayedDeliveryDisabled": "postdate.errors",
+    "Delivery": "postdate.engine.reception",
+    "DestinationNotFound": "postdate.errors",
+    "Endpoint": "postdate.endpoint",
+    "Outgoing": "postdate.engine.intake",
+    "PassResult": "postdate.engine.poller",
+    "PostdateError": "postdate.errors",
+    "RescheduleResult": "postdate.engine.changes",
+    "ScheduledMany": "postdate.engine.intake",
+    "ScheduledMessage": "postdate.engine.changes",
+    "Settings": "postdate.settings",
+    "StorageError": "postdate.errors",
+    "UsageError": "postdate.errors",
+    "load_settings": "postdate.settings",
+}
+
+__all__ = [
+    "CancelOutcome",
+    "DelayedDeliveryDisabled",
+    "Delivery",
+    "DestinationNotFound",
+    "Endpoint",
+    "Outgoing",
+    "PassResult",
+    "PostdateError",
+    "RescheduleResult",
+    "ScheduledMany",
+    "ScheduledMessage",
+    "Settings",
+    "StorageError",
+    "UsageError",
+    "load_settings",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'postdate' has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,155 @@
+"""The one HTTP session, and what happens at each request that leaves.
+
+Every attempt of every client passes `ObservingTransport.send`, below the SDK's retry policies. There the
+guard is asked, and the response's `Date` is learned. Two things lie deeper still, inside aiohttp:
+
+- A request may wait seconds for a connection after the guard said yes, so `GuardedRequest` asks again
+  when the connection is there, right before the first byte is written.
+- aiohttp itself repeats a GET, PUT or DELETE whose kept-alive connection broke. A call whose repeat
+  changes its answer (a conditional delete would find its row gone) says `once`, and is not repeated.
+
+Proxies of the environment (HTTPS_PROXY) and `.netrc` are not looked at: both cost two thread hops per
+request, and a stray `.netrc` entry breaks authentication (fact 1).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import aiohttp
+from azure.core.pipeline.transport import AioHttpTransport
+
+from postdate.clock import StorageClock
+from postdate.ports import Guard, LeaseLost
+
+#: Seconds for a connection to be made, and between two pieces of an answer (fact 5: the SDK's are 300).
+CONNECT_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 15.0
+#: Connections to one service. Not in all: a burst of sends must not keep lease calls waiting.
+CONNECTIONS_PER_HOST = 128
+#: Seconds that an idle connection is kept.
+KEEP_ALIVE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    guard: Guard | None = None
+    once: bool = False
+
+
+_NO_CALL = _Call()
+_call: ContextVar[_Call] = ContextVar("postdate_azure_call", default=_NO_CALL)
+
+
+@contextmanager
+def calling(*, guard: Guard | None = None, once: bool = False) -> Iterator[None]:
+    """Say about the requests made inside: asked of whom before they leave, and that aiohttp repeats none."""
+    token = _call.set(_Call(guard, once))
+    try:
+        yield
+    finally:
+        _call.reset(token)
+
+
+def _ask_guard() -> None:
+    guard = _call.get().guard
+    if guard is not None and not guard():
+        raise LeaseLost
+
+
+class BrokenConnection(aiohttp.ClientConnectionError):
+    """A connection broke with a request on it; of a class that aiohttp doesn't repeat."""
+
+
+async def _no_silent_repeat(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise  # no connection came about, and aiohttp doesn't repeat these
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        if _call.get().once:
+            raise BrokenConnection(str(error)) from error
+        raise
+
+
+class GuardedRequest(aiohttp.ClientRequest):
+    """Asks the guard when the connection is there and nothing is written yet."""
+
+    async def send(self, conn: Any) -> aiohttp.ClientResponse:
+        """Write the request, unless the guard says no."""
+        _ask_guard()
+        return await super().send(conn)
+
+
+def open_session() -> aiohttp.ClientSession:
+    """The session that all clients share. The caller closes it, after them."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            limit=0, limit_per_host=CONNECTIONS_PER_HOST, keepalive_timeout=KEEP_ALIVE_S
+        ),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,  # fact 1
+        request_class=GuardedRequest,
+        middlewares=(_no_silent_repeat,),
+    )
+
+
+Observe = Callable[[datetime, float, float], None]
+
+
+class ObservingTransport(AioHttpTransport):
+    """The transport of one account's clients, on the shared session.
+
+    `clock`: learns from each response's `Date`; None for accounts other than our own, whose clocks
+    say nothing about ours.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, clock: StorageClock | None) -> None:
+        super().__init__(
+            session=session,
+            session_owner=False,
+            use_env_settings=False,
+            # Here, because what clients are given as timeouts never reaches a transport of ours (fact 5).
+            connection_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=READ_TIMEOUT_S,
+        )
+        self._clock = clock
+        self._last_date: tuple[str, datetime] | None = None
+
+    async def send(self, request: Any, **config: Any) -> Any:  # type: ignore[override] # two overloads
+        """One attempt of one request.
+
+        Raises:
+            LeaseLost: the call's guard said no; nothing left.
+        """
+        _ask_guard()
+        if self._clock is None:
+            return await super().send(request, **config)
+        sent = self._clock.monotonic()
+        response = await super().send(request, **config)
+        received = self._clock.monotonic()
+        date = self._parse(response.headers.get("Date"))
+        if date is not None:
+            self._clock.observe(date, sent=sent, received=received)
+        return response
+
+    def _parse(self, text: str | None) -> datetime | None:
+        """The instant of a `Date`; the last one is kept, since a second holds many responses."""
+        if not text:
+            return None
+        if self._last_date is not None and self._last_date[0] == text:
+            return self._last_date[1]
+        try:
+            date = parsedate_to_datetime(text)
+        except ValueError:
+            return None
+        date = date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
+        self._last_date = (text, date)
+        return date

@@ -1,0 +1,42 @@
+"""An account in memory, and the backend of one endpoint process on it.
+
+Several backends on one account are what several processes on one storage account are.
+"""
+
+from collections.abc import Mapping
+
+from postdate.backends.memory.lease import LeaseSlot, MemoryLease
+from postdate.backends.memory.payloads import MemoryPayloads, PayloadSlot
+from postdate.backends.memory.queues import MemoryQueues, QueueSlot
+from postdate.backends.memory.table import MemoryTable, TableSlot
+from postdate.clock import Clock
+
+
+class MemoryAccount:
+    """What a storage account holds: tables, queues by address, leases, payloads."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, TableSlot] = {}
+        self.leases: dict[str, LeaseSlot] = {}
+        self.payloads: dict[str, PayloadSlot] = {}
+        self.queues: dict[str, QueueSlot] = {}
+
+
+class MemoryBackend:
+    """The ports of one endpoint process."""
+
+    def __init__(self, account: MemoryAccount, table: str, clock: Clock, aliases: frozenset[str]) -> None:
+        queues = MemoryQueues(account.queues, clock, aliases)
+        self.store = MemoryTable(account.tables, table)
+        self.lease = MemoryLease(account.leases, table, clock)
+        self.sender = queues
+        self.receiver = queues
+        self.payloads = MemoryPayloads(account.payloads.setdefault(table, {}))
+
+    @property
+    def description(self) -> Mapping[str, str]:
+        """Says that nothing here outlives the process."""
+        return {"backend": "memory", "lifetime": "this process"}
+
+    async def close(self) -> None:
+        """Nothing to close."""

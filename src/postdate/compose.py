@@ -1,0 +1,169 @@
+"""Settings to running parts: the only module that sees both the engine and the backends.
+
+The backend is imported when it is chosen, so that nobody pays for a cloud library they do not use.
+"""
+
+import os
+import platform
+import uuid
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from postdate.clock import Clock, StorageClock, SystemClock
+from postdate.engine.changes import Changes
+from postdate.engine.dispatcher import Dispatcher, DispatchSettings
+from postdate.engine.elector import Elector
+from postdate.engine.gate import Gate
+from postdate.engine.handover import HandOverTo
+from postdate.engine.intake import Intake, IntakeSettings
+from postdate.engine.poller import Poller, PollSettings
+from postdate.engine.reception import Reception
+from postdate.engine.service import Service
+from postdate.events import Events, Observer, log_event
+from postdate.ports import Backend
+from postdate.settings import BackendName, Guarantee, LargeBodies, Settings
+
+if TYPE_CHECKING:
+    from postdate.backends.memory import MemoryAccount
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """One endpoint, put together."""
+
+    settings: Settings
+    clock: Clock
+    backend: Backend
+    events: Events
+    intake: Intake
+    changes: Changes
+    reception: Reception
+    elector: Elector
+    service: Service
+
+
+@asynccontextmanager
+async def open_parts(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    observers: Iterable[Observer] = (),
+    memory: "MemoryAccount | None" = None,
+) -> AsyncIterator[Parts]:
+    """Open the backend that the settings name, and everything on top of it.
+
+    Args:
+        settings: of the endpoint.
+        clock: the local clock; default: the system's. Tests bring a virtual one.
+        observers: told of every event, beside the log.
+        memory: the account to use with the memory backend, to share it between endpoints.
+
+    Raises:
+        ConfigurationError: no storage account is configured, or the settings contradict each other.
+    """
+    local = clock or SystemClock()
+    events = Events([log_event, *observers])
+    table = settings.table_name
+    backend: Backend
+    judge: Clock
+    if settings.backend is BackendName.MEMORY:
+        from postdate.backends.memory import MemoryAccount, MemoryBackend  # noqa: PLC0415
+
+        judge = local
+        backend = MemoryBackend(memory or MemoryAccount(), table, judge, frozenset(settings.alias_accounts()))
+    else:
+        from postdate.backends.azure_storage.backend import open_backend  # noqa: PLC0415
+
+        judge = storage_clock = StorageClock(local)
+        backend = await open_backend(settings, storage_clock)
+    try:
+        yield put_together(settings, backend, judge, events)
+    finally:
+        await backend.close()
+
+
+def put_together(settings: Settings, backend: Backend, clock: Clock, events: Events) -> Parts:
+    """The parts of one endpoint on an open backend (your own, for example)."""
+    hand_over = HandOverTo(backend.sender, clock, settings.envelope_form)
+    removed_first = settings.guarantee is Guarantee.AT_MOST_ONCE
+    elector = Elector(
+        backend.lease,
+        clock,
+        events,
+        holder=process_name(),
+        lease_seconds=round(settings.lease_duration.total_seconds()),
+        lookahead_seconds=settings.lookahead.total_seconds(),
+        probe_seconds=settings.probe_interval.total_seconds(),
+    )
+    gate = Gate(settings.send_concurrency, events)
+    dispatcher = Dispatcher(
+        backend,
+        clock,
+        events,
+        hand_over,
+        DispatchSettings(
+            error_queue=settings.error_queue,
+            number_of_retries=settings.number_of_retries,
+            retry_base=settings.retry_base,
+            retry_maximum=settings.retry_maximum,
+            payload_retention=settings.payload_retention,
+            removed_first=removed_first,
+        ),
+        on_busy=gate.throttled,
+    )
+    poller = Poller(
+        backend,
+        clock,
+        events,
+        elector,
+        dispatcher,
+        gate,
+        PollSettings(
+            lookahead=settings.lookahead,
+            idle_interval=settings.idle_interval,
+            unremoved_limit=settings.unremoved_limit,
+            removed_first=removed_first,
+        ),
+    )
+    intake = Intake(
+        backend,
+        clock,
+        events,
+        hand_over,
+        IntakeSettings(
+            endpoint=settings.endpoint,
+            reply_to=settings.queue,
+            lookahead=settings.lookahead,
+            claim_check=settings.large_bodies is LargeBodies.CLAIM_CHECK,
+            payload_retention=settings.payload_retention,
+            check_destinations=settings.check_destinations,
+            envelope_form=settings.envelope_form,
+        ),
+        wake=poller.wake,
+    )
+    changes = Changes(
+        backend,
+        clock,
+        events,
+        hand_over,
+        lookahead=settings.lookahead,
+        payload_retention=settings.payload_retention,
+    )
+    reception = Reception(
+        backend,
+        clock,
+        events,
+        error_queue=settings.error_queue,
+        visibility=settings.visibility_timeout,
+        batch=settings.receive_batch,
+    )
+    return Parts(
+        settings, clock, backend, events, intake, changes, reception, elector, Service(elector, poller)
+    )
+
+
+def process_name() -> str:
+    """This process, for people who look at who leads: host, process id, and a few digits of chance."""
+    return f"{platform.node()}/{os.getpid()}/{uuid.uuid4().hex[:6]}"

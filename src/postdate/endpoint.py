@@ -1,0 +1,270 @@
+"""The endpoint: what users hold. Send, schedule, cancel, look up, serve, receive."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from postdate.clock import Clock
+from postdate.compose import Parts, open_parts
+from postdate.engine.changes import CancelOutcome, RescheduleResult, ScheduledMessage
+from postdate.engine.intake import Outgoing, ScheduledMany
+from postdate.engine.poller import PassResult
+from postdate.engine.reception import Delivery
+from postdate.errors import ConfigurationError, DelayedDeliveryDisabled
+from postdate.events import Observer
+from postdate.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from postdate.backends.memory import MemoryAccount
+
+
+class Endpoint:
+    """An endpoint on a storage account. Use it as an async context manager.
+
+        async with Endpoint("Contoso.Orders") as endpoint:
+            handle = await endpoint.schedule("invoices", {"order": 7}, delay=timedelta(days=14))
+
+    Any number of processes may open the same endpoint; those that `run()` elect one leader.
+    """
+
+    def __init__(
+        self,
+        name_or_settings: str | Settings | None = None,
+        *,
+        clock: Clock | None = None,
+        observers: Iterable[Observer] = (),
+        memory: "MemoryAccount | None" = None,
+        **settings: Any,
+    ) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            name_or_settings: the endpoint's name (POSTDATE_ENDPOINT otherwise), or complete settings.
+            clock: the local clock, for tests.
+            observers: callables that are told every event (`postdate.events`).
+            memory: with `backend="memory"`, the account to share with other endpoints.
+            settings: single settings by name, which win over environment and file.
+
+        Raises:
+            ConfigurationError: a setting is missing or wrong.
+        """
+        if isinstance(name_or_settings, Settings):
+            if settings:
+                raise ConfigurationError("pass either a Settings object or single settings, not both")
+            self._settings = name_or_settings
+        else:
+            if name_or_settings is not None:
+                settings["endpoint"] = name_or_settings
+            self._settings = load_settings(**settings)
+        self._clock = clock
+        self._observers = tuple(observers)
+        self._memory = memory
+        self._stack: AsyncExitStack | None = None
+        self._parts: Parts | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The effective settings."""
+        return self._settings
+
+    @property
+    def parts(self) -> Parts:
+        """The running parts, for tools that look inside.
+
+        Raises:
+            ConfigurationError: the endpoint is not open.
+        """
+        if self._parts is None:
+            raise ConfigurationError("the endpoint is not open; use `async with Endpoint(...) as endpoint:`")
+        return self._parts
+
+    async def __aenter__(self) -> Self:
+        if self._stack is not None:
+            raise ConfigurationError("this endpoint is open already; make a second one")
+        stack = AsyncExitStack()
+        self._parts = await stack.enter_async_context(
+            open_parts(self._settings, clock=self._clock, observers=self._observers, memory=self._memory)
+        )
+        self._stack = stack
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        stack, self._stack, self._parts = self._stack, None, None
+        if stack is not None:
+            await stack.__aexit__(kind, error, trace)
+
+    async def setup(self, *queues: str) -> list[str]:
+        """Create what is missing: delays table, lease container, own queue, error queue and `queues`.
+
+        Returns the names of what this call created. Needs rights that a running endpoint does not.
+        """
+        parts = self.parts
+        wanted = [*queues, self._settings.error_queue]
+        created: list[str] = []
+        if not self._settings.disable_delayed_delivery:
+            if await parts.backend.store.create():
+                created.append(f"table {self._settings.table_name}")
+            if await parts.backend.lease.create():
+                created.append(f"container {self._settings.table_name}")
+        if self._settings.queue is not None:
+            wanted.append(self._settings.queue)
+        sender = parts.backend.sender
+        created += [f"queue {queue}" for queue in dict.fromkeys(wanted) if await sender.create(queue)]
+        return created
+
+    async def schedule(
+        self,
+        destination: str,
+        body: Any,
+        *,
+        delay: timedelta | float | str | None = None,
+        at: datetime | None = None,
+        headers: Mapping[str, str | None] | None = None,
+        message_id: str | None = None,
+        expires_after: timedelta | float | str | None = None,
+    ) -> str:
+        """Deliver a message when it is due, at least once; its handle.
+
+        It is durable when this returns. The same `message_id`, `destination` and `at` twice is one message.
+
+        Args:
+            destination: `queue`, or `queue@alias` for a further account.
+            body: bytes, str, a JSON-able value, a dataclass or a pydantic model.
+            delay: from now, by the storage service's clock; zero or less delivers at once.
+            at: aware; an instant past delivers at once.
+            headers: text or None by name; they win over the ones that we set.
+            message_id: stable across deliveries; default: a new UUID.
+            expires_after: the message vanishes so long after its due time; default: never.
+
+        Raises:
+            DelayedDeliveryDisabled: the toggle is off.
+            UsageError: something about the message is wrong; nothing was changed.
+            DestinationNotFound: its queue does not exist.
+            StorageError: it may not be durable; try again.
+        """
+        self._need_delayed_delivery()
+        outgoing = Outgoing(destination, body, delay, at, headers, message_id, expires_after)
+        return await self.parts.intake.schedule(outgoing)
+
+    async def schedule_many(self, messages: Iterable[Outgoing] | AsyncIterable[Outgoing]) -> ScheduledMany:
+        """Schedule many; a refused one is reported by its index and keeps none of the others out.
+
+        Raises:
+            DelayedDeliveryDisabled, StorageError: as `schedule`; what was stored before stays.
+        """
+        self._need_delayed_delivery()
+        return await self.parts.intake.schedule_many(messages)
+
+    async def send(
+        self,
+        destination: str,
+        body: Any,
+        *,
+        headers: Mapping[str, str | None] | None = None,
+        message_id: str | None = None,
+        expires_after: timedelta | float | str | None = None,
+    ) -> str:
+        """Put a message on its destination now; its message id. Arguments and errors as `schedule`."""
+        return await self.parts.intake.send_now(
+            Outgoing(
+                destination,
+                body,
+                headers=headers,
+                message_id=message_id,
+                expires_after=expires_after,
+            )
+        )
+
+    async def cancel(self, handle: str) -> CancelOutcome:
+        """Withdraw a message: `cancelled`, `too late` or `unknown`.
+
+        `cancelled` is certain: it will not be delivered, and no other caller hears it. `too late`: it is in
+        the hands of the leader, or delivered. `unknown`: no such message waits (any more).
+
+        Raises:
+            InvalidHandle: the text is not a handle.
+            StorageError: ask again.
+        """
+        self._need_delayed_delivery()
+        return await self.parts.changes.cancel(handle)
+
+    async def reschedule(
+        self,
+        handle: str,
+        *,
+        at: datetime | None = None,
+        delay: timedelta | float | str | None = None,
+    ) -> RescheduleResult:
+        """Give a message another due time; the result holds its new handle.
+
+        Raises:
+            UsageError: the handle, or the time, is wrong; nothing was changed.
+            StorageError: the message is not lost; ask again.
+        """
+        self._need_delayed_delivery()
+        return await self.parts.changes.reschedule(handle, at=at, delay=delay)
+
+    async def get(self, handle: str) -> ScheduledMessage | None:
+        """A message as it waits, or None: handed over, cancelled, moved, or never there.
+
+        Raises:
+            InvalidHandle: the text is not a handle.
+        """
+        self._need_delayed_delivery()
+        return await self.parts.changes.get(handle)
+
+    def upcoming(
+        self,
+        *,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        destination: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[ScheduledMessage]:
+        """Waiting messages with `start <= due < end`, in due order, read page by page.
+
+        Messages that lie in their queue already are not among them.
+        """
+        self._need_delayed_delivery()
+        return self.parts.changes.upcoming(start=start, end=end, destination=destination, limit=limit)
+
+    async def run(self, stop: asyncio.Event | None = None) -> None:
+        """Serve until `stop` is set or the task is cancelled.
+
+        Takes part in the election, and while it leads hands over what is due. Stopping finishes what is
+        under way, removes the rows of what was sent and gives the lease back.
+        """
+        self._need_delayed_delivery()
+        await self.parts.service.serve(stop)
+
+    async def deliver_due(self) -> PassResult:
+        """One pass: hand over what is due within the lookahead, if no other process leads."""
+        self._need_delayed_delivery()
+        return await self.parts.service.deliver_due()
+
+    def receive(
+        self, queue: str | None = None, *, idle: timedelta | None = None, batch: int | None = None
+    ) -> AsyncIterator[Delivery]:
+        """Deliveries from a queue (default: the endpoint's own) as they come.
+
+        Args:
+            queue: `queue` or `queue@alias`.
+            idle: end when the queue was empty for so long; None: never.
+            batch: messages taken at once, 1 to 32; those not yet yielded are hidden from others meanwhile.
+        """
+        return self.parts.reception.receive(queue or self._settings.own_queue, idle=idle, batch=batch)
+
+    def _need_delayed_delivery(self) -> None:
+        if self._settings.disable_delayed_delivery:
+            raise DelayedDeliveryDisabled(
+                f"delayed delivery of endpoint {self._settings.endpoint!r} is switched off "
+                "(POSTDATE_DISABLE_DELAYED_DELIVERY); unset it, or use send()"
+            )

@@ -1,0 +1,353 @@
+"""Changing one's mind: cancel, reschedule, look up.
+
+**When a row may be withdrawn.** The leader reads a row at `due - lookahead` by the service's clock at the
+earliest (its own estimate is never ahead). A row deleted before that instant can't have been read, so it is
+cancelled for sure; from that instant on the leader may hold a copy, so the answer is "too late" and the row
+stays. The deletion itself is conditional, so of two callers exactly one removes the row. Which lookahead
+counts: the larger of our own and the one that the leader published.
+
+**Moving a row** must never lose it: the new row is written first, held back by its next-attempt time; then
+the old one is deleted, which decides who wins; then the new one is let go. A crash in between leaves the
+message in the old row, in the held one, or in both (then it may be delivered twice).
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from postdate.clock import Clock
+from postdate.core.plan import hidden_seconds
+from postdate.engine.handover import HandOverTo
+from postdate.errors import OutcomeUnknown, UsageError
+from postdate.events import Cancelled, Events, Rescheduled
+from postdate.model import headers as h
+from postdate.model.delayed import DelayedMessage, DelayedRow, Row
+from postdate.model.durations import check_due_time, due_after
+from postdate.model.handles import QueueHandle, RowHandle, format_handle, parse_handle
+from postdate.model.headers import Headers
+from postdate.model.keys import due_time
+from postdate.model.limits import MAX_HIDDEN_SECONDS
+from postdate.ports import AddResult, Backend, Receipt
+
+#: The deletion has this long to reach the service before the leader may read the row.
+_MARGIN = timedelta(seconds=1)
+#: A moved row is held back for so long while its old row is removed.
+_HOLD = timedelta(seconds=60)
+#: How often a row that changes under our hands is read again.
+_TRIES = 5
+
+
+class CancelOutcome(StrEnum):
+    """What became of a cancellation."""
+
+    CANCELLED = "cancelled"
+    TOO_LATE = "too late"
+    UNKNOWN = "unknown"
+
+
+class RescheduleOutcome(StrEnum):
+    """What became of a move."""
+
+    MOVED = "moved"
+    TOO_LATE = "too late"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class RescheduleResult:
+    """The outcome and, where it moved, the new handle and due time (the old handle is used up)."""
+
+    outcome: RescheduleOutcome
+    handle: str | None = None
+    due_at: datetime | None = None
+
+
+class State(StrEnum):
+    """Where a scheduled message is."""
+
+    WAITING = "waiting"
+    FAILING = "failing"
+    IN_QUEUE = "in queue"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledMessage:
+    """A scheduled message as it can be seen now.
+
+    A message in its queue is hidden there: only what its handle tells is known, and it may be delivered
+    by now.
+    """
+
+    handle: str
+    state: State
+    destination: str
+    due_at: datetime | None
+    message_id: str | None = None
+    scheduled_at: datetime | None = None
+    headers: Headers | None = None
+    body: bytes | None = None
+    failure_count: int = 0
+    next_attempt_at: datetime | None = None
+    #: Why an unreadable row can't be read.
+    reason: str | None = None
+
+
+class Changes:
+    """Cancel, reschedule and look up by handle."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        clock: Clock,
+        events: Events,
+        hand_over: HandOverTo,
+        *,
+        lookahead: timedelta,
+        payload_retention: timedelta,
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._events = events
+        self._hand_over = hand_over
+        self._lookahead = lookahead
+        self._retention = payload_retention
+
+    async def cancel(self, handle: str) -> CancelOutcome:
+        """Withdraw a message.
+
+        Raises:
+            InvalidHandle: the text is not a handle.
+            OutcomeUnknown: the service did not answer in time to tell; ask again.
+        """
+        parsed = parse_handle(handle)
+        if isinstance(parsed, QueueHandle):
+            return await self._cancel_in_queue(parsed)
+        answer = await self._take(parsed)
+        if isinstance(answer, CancelOutcome):
+            return answer
+        if isinstance(answer, DelayedRow) and answer.delayed.payload_ref:
+            await self._backend.payloads.delete(answer.delayed.payload_ref)
+        message_id = answer.delayed.message.message_id if isinstance(answer, DelayedRow) else None
+        self._events.emit(Cancelled(message_id, _due(answer, parsed)))
+        return CancelOutcome.CANCELLED
+
+    async def reschedule(
+        self,
+        handle: str,
+        *,
+        at: datetime | None = None,
+        delay: timedelta | float | str | None = None,
+    ) -> RescheduleResult:
+        """Give a message another due time.
+
+        Raises:
+            InvalidHandle, InvalidDueTime: nothing was changed.
+            OutcomeUnknown: the service did not answer in time to tell; the message is not lost.
+        """
+        parsed = parse_handle(handle)
+        if (at is None) == (delay is None):
+            raise UsageError("pass either at or delay")
+        due_at = check_due_time(at) if at is not None else due_after(delay, self._clock.now())
+        if isinstance(parsed, QueueHandle):
+            return await self._move_in_queue(parsed, due_at)
+        return await self._move_row(parsed, due_at)
+
+    async def get(self, handle: str) -> ScheduledMessage | None:
+        """The message as it waits, or None: handed over, cancelled, moved or never there.
+
+        Raises:
+            InvalidHandle: the text is not a handle.
+        """
+        parsed = parse_handle(handle)
+        if isinstance(parsed, QueueHandle):
+            return ScheduledMessage(handle, State.IN_QUEUE, parsed.destination, parsed.due_at)
+        row = await self._read(parsed)
+        return None if row is None else await self._with_body(view(row))
+
+    async def _with_body(self, message: ScheduledMessage) -> ScheduledMessage:
+        payload = (message.headers or {}).get(h.PAYLOAD)
+        if payload is None:
+            return message
+        return replace(message, body=await self._backend.payloads.get(payload))
+
+    async def upcoming(
+        self,
+        *,
+        start: datetime | None,
+        end: datetime | None,
+        destination: str | None,
+        limit: int | None,
+    ) -> AsyncIterator[ScheduledMessage]:
+        """Waiting rows in due order."""
+        count = 0
+        async for row in self._backend.store.upcoming(start=start, end=end):
+            if limit is not None and count >= limit:
+                return
+            message = view(row)
+            if destination is None or message.destination.lower() == destination.lower():
+                count += 1
+                yield message
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    async def _read(self, handle: RowHandle) -> Row | None:
+        return await self._backend.store.get(handle.key)
+
+    async def _window_opens(self, due_at: datetime) -> datetime:
+        """From when on a leader may hold a copy of a row that is due then."""
+        record = await self._backend.lease.holder()
+        published = timedelta(seconds=record.lookahead_s) if record is not None else timedelta(0)
+        return due_at - max(self._lookahead, published)
+
+    async def _gone(self, handle: RowHandle) -> CancelOutcome:
+        """What to answer for a row that is not there."""
+        due_at = due_time(handle.key)
+        if due_at is None:
+            return CancelOutcome.UNKNOWN
+        late = self._clock.latest() >= await self._window_opens(due_at)
+        return CancelOutcome.TOO_LATE if late else CancelOutcome.UNKNOWN
+
+    async def _take(self, handle: RowHandle) -> Row | CancelOutcome:
+        """Remove a row that no leader can have read; the row, or why not."""
+        for _ in range(_TRIES):
+            row = await self._read(handle)
+            if row is None:
+                return await self._gone(handle)
+            opens = await self._window_opens(_due(row, handle))
+            if self._clock.latest() + _MARGIN >= opens:
+                return CancelOutcome.TOO_LATE
+            if (await self._backend.store.remove([row]))[0]:
+                if self._clock.latest() >= opens:
+                    raise OutcomeUnknown(
+                        "the row was removed so late that the leader may have read it; the message is "
+                        "either cancelled or delivered"
+                    )
+                return row
+        raise OutcomeUnknown("the row keeps changing; try again")
+
+    async def _move_row(self, handle: RowHandle, due_at: datetime) -> RescheduleResult:
+        row = await self._read(handle)
+        if row is None:
+            return RescheduleResult(RescheduleOutcome(await self._gone(handle)))
+        if not isinstance(row, DelayedRow):
+            raise UsageError(f"the row can't be read ({row.reason}), so it can't be moved; cancel it instead")
+        if row.delayed.due_at == due_at:
+            return RescheduleResult(RescheduleOutcome.MOVED, format_handle(handle), due_at)
+        if self._clock.latest() + _MARGIN >= await self._window_opens(row.delayed.due_at):
+            return RescheduleResult(RescheduleOutcome.TOO_LATE)
+        moved = _moved(row.delayed, due_at)
+        if moved.payload_ref is not None:
+            await self._backend.payloads.keep(moved.payload_ref, keep_until=due_at + self._retention)
+        held = replace(moved, next_attempt_at=max(due_at, self._clock.now()) + _HOLD)
+        added = (await self._backend.store.add([held]))[0]
+        new_row = DelayedRow(added.key, added.etag, held)
+        answer = await self._take(handle)
+        if isinstance(answer, CancelOutcome):
+            if added.created:  # ours; a row that somebody else moved there stays
+                await self._backend.store.remove([new_row])
+            return RescheduleResult(RescheduleOutcome(answer))
+        result = await self._let_go(moved, new_row, added)
+        self._events.emit(Rescheduled(moved.message.message_id, row.delayed.due_at, due_at))
+        return result
+
+    async def _let_go(self, moved: DelayedMessage, held: DelayedRow, added: AddResult) -> RescheduleResult:
+        """The old row is gone: release the new one, or hand it over where it is due soon."""
+        store = self._backend.store
+        if moved.due_at - self._clock.now() <= self._lookahead:
+            receipt, _ = await self._hand_over.send(moved)
+            await store.remove([held])
+            handle = QueueHandle(
+                moved.destination, receipt.native_id, receipt.pop_receipt, moved.due_at, moved.payload_ref
+            )
+            return RescheduleResult(RescheduleOutcome.MOVED, format_handle(handle), moved.due_at)
+        if await store.update(held, failure_count=0, next_attempt_at=None) is None:
+            # Another caller moved the same message to the same time, lost, and took the row with it.
+            await store.add([moved])
+        return RescheduleResult(RescheduleOutcome.MOVED, format_handle(RowHandle(added.key)), moved.due_at)
+
+    # --- hidden messages --------------------------------------------------------------------------
+
+    async def _cancel_in_queue(self, handle: QueueHandle) -> CancelOutcome:
+        receipt = Receipt(handle.native_id, handle.pop_receipt)
+        done = await self._backend.sender.withdraw(handle.destination, receipt)
+        if done is None:
+            return self._gone_from_queue(handle)
+        if not done:
+            return CancelOutcome.TOO_LATE
+        if handle.payload_ref is not None:
+            await self._backend.payloads.delete(handle.payload_ref)
+        self._events.emit(Cancelled(None, handle.due_at))
+        return CancelOutcome.CANCELLED
+
+    def _gone_from_queue(self, handle: QueueHandle) -> CancelOutcome:
+        late = self._clock.latest() >= handle.due_at
+        return CancelOutcome.TOO_LATE if late else CancelOutcome.UNKNOWN
+
+    async def _move_in_queue(self, handle: QueueHandle, due_at: datetime) -> RescheduleResult:
+        hidden_for = hidden_seconds(due_at, self._clock.now())
+        if (due_at - self._clock.now()).total_seconds() > MAX_HIDDEN_SECONDS:
+            raise UsageError(
+                "the message already lies in its queue, where it can be moved by at most 7 days; cancel it "
+                "and schedule a new one"
+            )
+        receipt = Receipt(handle.native_id, handle.pop_receipt)
+        again = await self._backend.sender.hide_again(handle.destination, receipt, hidden_for)
+        if again is None:
+            return RescheduleResult(RescheduleOutcome(self._gone_from_queue(handle)))
+        if not isinstance(again, Receipt):
+            return RescheduleResult(RescheduleOutcome.TOO_LATE)
+        if handle.payload_ref is not None:
+            await self._backend.payloads.keep(handle.payload_ref, keep_until=due_at + self._retention)
+        self._events.emit(Rescheduled(None, handle.due_at, due_at))
+        moved = replace(handle, native_id=again.native_id, pop_receipt=again.pop_receipt, due_at=due_at)
+        return RescheduleResult(RescheduleOutcome.MOVED, format_handle(moved), due_at)
+
+
+def view(row: Row) -> ScheduledMessage:
+    """A row as users see it."""
+    handle = format_handle(RowHandle(row.key))
+    if not isinstance(row, DelayedRow):
+        destination = row.properties.get("Destination")
+        return ScheduledMessage(
+            handle,
+            State.UNREADABLE,
+            destination if isinstance(destination, str) else "",
+            row.due_at,
+            reason=row.reason,
+        )
+    delayed = row.delayed
+    return ScheduledMessage(
+        handle=handle,
+        state=State.FAILING if delayed.failure_count else State.WAITING,
+        destination=delayed.destination,
+        due_at=delayed.due_at,
+        message_id=delayed.message.message_id,
+        scheduled_at=delayed.scheduled_at,
+        headers=delayed.message.headers,
+        body=delayed.message.body,
+        failure_count=delayed.failure_count,
+        next_attempt_at=delayed.next_attempt_at,
+    )
+
+
+def _due(row: Row, handle: RowHandle) -> datetime:
+    due_at = row.delayed.due_at if isinstance(row, DelayedRow) else row.due_at
+    if due_at is None:
+        due_at = due_time(handle.key)
+    if due_at is None:
+        raise UsageError(f"row {handle.key.row!r} has no due time; it goes to the error queue by itself")
+    return due_at
+
+
+def _moved(delayed: DelayedMessage, due_at: datetime) -> DelayedMessage:
+    message = delayed.message
+    headers = {**message.headers, h.DELIVER_AT: h.format_instant(due_at)}
+    return replace(
+        delayed,
+        message=replace(message, headers=headers),
+        due_at=due_at,
+        failure_count=0,
+        next_attempt_at=None,
+    )

@@ -1,0 +1,302 @@
+"""One due message to its destination, or to the error queue with the reason.
+
+Two kinds of failure are kept apart. A failure of the *message* (its queue is missing, it is too large, the
+identity may not send there) counts as an attempt; after `number_of_retries` repeats, backed off in the row,
+the message goes to the error queue. A failure of the *service* (busy, unreachable, no answer) says nothing
+about the message: it is tried again, backed off in the row, and never ends in the error queue.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from random import Random
+
+from postdate.clock import Clock
+from postdate.core.backoff import retry_wait
+from postdate.engine.handover import HandOverTo, time_to_live
+from postdate.errors import (
+    MessageTooLarge,
+    OutcomeUnknown,
+    PoisonMessage,
+    PostdateError,
+    ServiceBusy,
+    StorageError,
+    StorageUnreachable,
+)
+from postdate.events import (
+    DispatchFailed,
+    ErrorQueueRefused,
+    Events,
+    Expired,
+    HandedOver,
+    MovedToErrorQueue,
+)
+from postdate.model import headers as h
+from postdate.model.delayed import DelayedMessage, DelayedRow, Row, UnreadableRow
+from postdate.model.envelope import EnvelopeForm, fits, wrap
+from postdate.model.faults import Fault, with_fault
+from postdate.model.keys import identity
+from postdate.model.message import Message
+from postdate.ports import Backend, Guard
+
+#: Errors that say nothing about the message.
+SERVICE_ERRORS = (ServiceBusy, StorageUnreachable, OutcomeUnknown)
+#: Attempts never help against these.
+_HOPELESS = (MessageTooLarge, PoisonMessage)
+#: Service failures in a row after which an account is left alone for a while.
+_ACCOUNT_FAILURES = 8
+#: Longest time that an account is left alone.
+_ACCOUNT_PAUSE_SECONDS = 30.0
+_REMEMBERED = 10_000
+
+
+class Outcome(Enum):
+    """What became of a row."""
+
+    #: Sent (or expired): the row may go.
+    DONE = auto()
+    #: In the error queue: the row may go.
+    MOVED = auto()
+    #: Left in the table, backed off.
+    FAILED = auto()
+    #: Left in the table because its account does not answer.
+    SKIPPED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """What became of a row and, where it stayed, when to look at it again."""
+
+    outcome: Outcome
+    again_at: datetime | None = None
+
+
+_DONE = Dispatched(Outcome.DONE)
+_MOVED = Dispatched(Outcome.MOVED)
+
+
+@dataclass(slots=True)
+class _AccountHealth:
+    failures: int = 0
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchSettings:
+    """What dispatch needs to know of the endpoint's settings."""
+
+    error_queue: str
+    number_of_retries: int
+    retry_base: timedelta
+    retry_maximum: timedelta
+    payload_retention: timedelta
+    #: Remove first, then dispatch: a failure has to put the row back.
+    removed_first: bool
+
+
+class Dispatcher:
+    """Dispatches rows; knows what to do when that fails."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        clock: Clock,
+        events: Events,
+        hand_over: HandOverTo,
+        settings: DispatchSettings,
+        *,
+        on_busy: Callable[[Exception], None],
+        random: Random | None = None,
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._events = events
+        self._hand_over = hand_over
+        self._settings = settings
+        self._on_busy = on_busy
+        self._random = random or Random()
+        self._service_failures: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._accounts: dict[str, _AccountHealth] = {}
+
+    async def dispatch(self, row: DelayedRow, term: int, guard: Guard) -> Dispatched:
+        """Hand a readable row over.
+
+        Raises:
+            LeaseLost: the term is over; nothing was sent.
+        """
+        delayed = row.delayed
+        alias = delayed.destination.partition("@")[2].lower()
+        account = self._accounts.setdefault(alias, _AccountHealth())
+        if account.retry_at is not None and self._clock.now() < account.retry_at:
+            return Dispatched(Outcome.SKIPPED, account.retry_at)
+        if self._expired(delayed):
+            return await self._drop(delayed)
+        try:
+            _, hidden_for = await self._hand_over.send(delayed, term=term, guard=guard)
+        except SERVICE_ERRORS as error:
+            self._account_failed(account)
+            return await self._service_failed(row, error)
+        except PostdateError as error:
+            return await self._message_failed(row, error, guard)
+        account.failures, account.retry_at = 0, None
+        self._service_failures.pop((row.key.partition, row.key.row), None)
+        self._events.emit(
+            HandedOver(
+                delayed.message.message_id,
+                delayed.destination,
+                delayed.due_at,
+                self._clock.now(),
+                hidden_for,
+                term,
+            )
+        )
+        return _DONE
+
+    async def refuse(self, row: UnreadableRow, guard: Guard) -> Dispatched:
+        """Move a row that can't be read to the error queue, with what can be saved of it.
+
+        Raises:
+            LeaseLost: the term is over; nothing was sent.
+        """
+        error = PoisonMessage(f"row {row.key.row!r} can't be read: {row.reason}")
+        body = row.properties.get("Body")
+        message_id = row.properties.get("MessageId")
+        destination = row.properties.get("Destination")
+        raw_headers = row.properties.get("Headers")
+        message = Message(
+            message_id if isinstance(message_id, str) and message_id else row.key.row,
+            {"Postdate.RowHeaders": raw_headers[:2000]} if isinstance(raw_headers, str) else {},
+            body if isinstance(body, bytes) else b"",
+        )
+        shown = destination if isinstance(destination, str) else ""
+        return await self._move_to_error_queue(row, message, shown, error, row.failure_count + 1, guard)
+
+    def _expired(self, delayed: DelayedMessage) -> bool:
+        lives = time_to_live(delayed)
+        return lives is not None and self._clock.now() >= delayed.due_at + lives
+
+    async def _drop(self, delayed: DelayedMessage) -> Dispatched:
+        self._events.emit(Expired(delayed.message.message_id, delayed.destination, delayed.due_at))
+        if delayed.payload_ref is not None:
+            with suppress(StorageError):  # age cleans it up
+                await self._backend.payloads.delete(delayed.payload_ref)
+        return _DONE
+
+    # --- failures ---------------------------------------------------------------------------------
+
+    def _account_failed(self, account: _AccountHealth) -> None:
+        account.failures += 1
+        beyond = account.failures - _ACCOUNT_FAILURES
+        if beyond >= 0:
+            pause = retry_wait(beyond + 1, base_s=1.0, maximum_s=_ACCOUNT_PAUSE_SECONDS, random=self._random)
+            account.retry_at = self._clock.now() + timedelta(seconds=pause)
+
+    async def _service_failed(self, row: DelayedRow, error: StorageError) -> Dispatched:
+        self._on_busy(error)
+        place = (row.key.partition, row.key.row)
+        failures = self._service_failures.pop(place, 0) + 1
+        self._service_failures[place] = failures
+        if len(self._service_failures) > _REMEMBERED:
+            self._service_failures.popitem(last=False)
+        attempts = row.delayed.failure_count
+        next_attempt_at = await self._back_off(row, attempts, failures)
+        self._tell_failed(row, error, attempts, counted=False, next_attempt_at=next_attempt_at)
+        return self._failed(next_attempt_at)
+
+    async def _message_failed(self, row: DelayedRow, error: PostdateError, guard: Guard) -> Dispatched:
+        delayed = row.delayed
+        attempts = delayed.failure_count + 1
+        if attempts > self._settings.number_of_retries or isinstance(error, _HOPELESS):
+            return await self._move_to_error_queue(
+                row, delayed.message, delayed.destination, error, attempts, guard
+            )
+        next_attempt_at = await self._back_off(row, attempts, attempts)
+        self._tell_failed(row, error, attempts, counted=True, next_attempt_at=next_attempt_at)
+        return self._failed(next_attempt_at)
+
+    def _failed(self, next_attempt_at: datetime | None) -> Dispatched:
+        """Look again when the row's back-off is over, or soon where it could not be written."""
+        return Dispatched(Outcome.FAILED, next_attempt_at or self._clock.now() + self._settings.retry_base)
+
+    async def _back_off(self, row: Row, attempts: int, failures: int) -> datetime | None:
+        """Write attempts and the next try into the row; the instant, or None where that failed too."""
+        wait = retry_wait(
+            failures,
+            base_s=self._settings.retry_base.total_seconds(),
+            maximum_s=self._settings.retry_maximum.total_seconds(),
+            random=self._random,
+        )
+        next_attempt_at = self._clock.now() + timedelta(seconds=wait)
+        store = self._backend.store
+        try:
+            if self._settings.removed_first and isinstance(row, DelayedRow):
+                delayed = replace(row.delayed, failure_count=attempts, next_attempt_at=next_attempt_at)
+                await store.add([delayed])
+            else:
+                await store.update(row, failure_count=attempts, next_attempt_at=next_attempt_at)
+        except StorageError:
+            # The row is as it was, and the next pass tries it again: nothing is lost.
+            return None
+        return next_attempt_at
+
+    async def _move_to_error_queue(
+        self,
+        row: Row,
+        message: Message,
+        destination: str,
+        error: PostdateError,
+        attempts: int,
+        guard: Guard,
+    ) -> Dispatched:
+        error_queue = self._settings.error_queue
+        fault = Fault(error, destination, self._clock.now(), attempts)
+        try:
+            copy = await self._fitting(with_fault(message, fault), destination)
+            await self._backend.sender.send(error_queue, wrap(copy, EnvelopeForm.NSERVICEBUS), guard=guard)
+        except PostdateError as refusal:
+            next_attempt_at = await self._back_off(row, attempts, attempts)
+            self._events.emit(
+                ErrorQueueRefused(message.message_id, error_queue, str(refusal), next_attempt_at)
+            )
+            return self._failed(next_attempt_at)
+        self._events.emit(
+            MovedToErrorQueue(message.message_id, destination, error_queue, attempts, str(error))
+        )
+        return _MOVED
+
+    async def _fitting(self, message: Message, destination: str) -> Message:
+        """A message that fits the error queue: its body goes to a blob where it has to.
+
+        A .NET endpoint can store a body of 64 KiB that no queue takes once it is wrapped.
+        """
+        if fits(message, EnvelopeForm.NSERVICEBUS):
+            return message
+        digest = hashlib.sha256(message.body).hexdigest()
+        name = f"{digest}-{identity(message.message_id, destination)}"
+        keep_until = self._clock.now() + self._settings.payload_retention
+        await self._backend.payloads.put(name, message.body, keep_until=keep_until)
+        return Message(message.message_id, {**message.headers, h.PAYLOAD: name})
+
+    def _tell_failed(
+        self,
+        row: DelayedRow,
+        error: PostdateError,
+        attempts: int,
+        *,
+        counted: bool,
+        next_attempt_at: datetime | None,
+    ) -> None:
+        self._events.emit(
+            DispatchFailed(
+                row.delayed.message.message_id,
+                row.delayed.destination,
+                attempts,
+                counted,
+                str(error),
+                next_attempt_at,
+            )
+        )

@@ -1,0 +1,161 @@
+"""One leader per endpoint.
+
+**States.** A process is a *follower* until an acquire succeeds, then *leader* of one term, then follower
+again. There is no third state: whatever is unsure (a lease call that failed, a renewal that did not come
+back in time) counts as follower as soon as the trust window is over.
+
+**Who is right when clocks disagree.** Nobody's wall clock takes part. The service counts the lease from when
+it handled our call; we count from just before we made it, on the monotonic clock, and stop a fifth of the
+lease early. Our window therefore always lies inside the service's, whatever the offset between the clocks.
+Only a clock that runs 20 % slow for a whole lease could break this.
+
+**A frozen process** (stopped, suspended, out of CPU) finds its window over when it wakes: `may_act` is asked
+right before each request leaves. It then ends its term before it talks to the service, even though the
+service would renew an expired lease that nobody took: what it planned in the old term is never sent.
+
+**What the lease can't do.** Neither table nor queues check it. A request that left before the freeze may
+arrive after it; the receiver sees the term number (`Postdate.Term`) and the message id, and a row is removed
+by one process only.
+
+**Stopping** gives the lease back on a path that cancellation can't cut, bounded in time, so that a clean
+deploy does not wait out a lease.
+"""
+
+import asyncio
+from random import Random
+
+from postdate.clock import Clock, wait_for
+from postdate.core.backoff import jittered
+from postdate.core.term import Term, begin
+from postdate.engine.tasks import to_the_end
+from postdate.errors import StorageError
+from postdate.events import Events, LeaseFailed, LeaseReleased, TermBegan, TermEnded
+from postdate.ports import LeaseStore
+
+#: Seconds between two tries after a lease call that failed.
+_RETRY_SECONDS = 1.0
+#: Seconds that giving the lease back may take.
+_RELEASE_SECONDS = 5.0
+
+
+class Elector:
+    """Acquires, renews, gives back; announces changes."""
+
+    def __init__(
+        self,
+        lease: LeaseStore,
+        clock: Clock,
+        events: Events,
+        *,
+        holder: str,
+        lease_seconds: int,
+        lookahead_seconds: float,
+        probe_seconds: float,
+        random: Random | None = None,
+    ) -> None:
+        self._lease = lease
+        self._clock = clock
+        self._events = events
+        self._holder = holder
+        self._lease_seconds = lease_seconds
+        self._lookahead_seconds = lookahead_seconds
+        self._probe_seconds = probe_seconds
+        self._random = random or Random()
+        self._term: Term | None = None
+        self._changed = asyncio.Event()
+        self._tried = asyncio.Event()
+
+    @property
+    def term(self) -> Term | None:
+        """The current term, or None for a follower; it may be over by the time you look."""
+        term = self._term
+        return term if term is not None and term.may_act(self._clock.monotonic()) else None
+
+    def may_act(self, number: int) -> bool:
+        """Whether this process surely leads in this very term, now."""
+        term = self.term
+        return term is not None and term.number == number
+
+    async def wait_change(self, seconds: float) -> None:
+        """Return when a term began or ended, or after so many seconds."""
+        await wait_for(self._changed, seconds, self._clock)
+
+    async def tried(self) -> Term | None:
+        """Wait for the first try of `run`; the term, or None where somebody else leads."""
+        await self._tried.wait()
+        return self.term
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Follow and lead until `stop` is set; then give the lease back."""
+        self._tried.clear()
+        try:
+            while not stop.is_set():
+                pause = await self._beat()
+                self._tried.set()
+                await wait_for(stop, pause, self._clock)
+        finally:
+            self._tried.set()
+            await to_the_end(asyncio.create_task(self._resign(), name="postdate-resign"))
+
+    async def _beat(self) -> float:
+        """One acquire or renew; seconds until the next."""
+        now = self._clock.monotonic()
+        if self._term is not None and not self._term.may_act(now):
+            self._end("expired")
+        try:
+            async with asyncio.timeout(self._lease_seconds / 3):
+                return await self._renew(self._term) if self._term else await self._acquire()
+        except TimeoutError:
+            self._events.emit(LeaseFailed("no answer within a third of the lease"))
+        except StorageError as error:
+            self._events.emit(LeaseFailed(str(error)))
+        return _RETRY_SECONDS
+
+    async def _acquire(self) -> float:
+        attempted_at = self._clock.monotonic()
+        number = await self._lease.acquire(self._holder, self._lease_seconds, self._lookahead_seconds)
+        if number is None:
+            return jittered(self._probe_seconds, self._random)
+        self._set(begin(number, attempted_at=attempted_at, lease_seconds=self._lease_seconds))
+        self._events.emit(TermBegan(number, self._holder))
+        return self._until_renewal()
+
+    async def _renew(self, term: Term) -> float:
+        attempted_at = self._clock.monotonic()
+        if await self._lease.renew():
+            # A freeze during the call: the answer is old news, and the term is over.
+            if not term.may_act(self._clock.monotonic()):
+                self._end("expired")
+                return 0.0
+            self._term = begin(term.number, attempted_at=attempted_at, lease_seconds=self._lease_seconds)
+            return self._until_renewal()
+        self._end("lost")
+        return 0.0
+
+    def _until_renewal(self) -> float:
+        assert self._term is not None
+        return max(0.0, self._term.renew_at - self._clock.monotonic())
+
+    def _set(self, term: Term | None) -> None:
+        self._term = term
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _end(self, reason: str) -> None:
+        assert self._term is not None
+        number = self._term.number
+        self._set(None)
+        self._events.emit(TermEnded(number, reason))
+
+    async def _resign(self) -> None:
+        held = self._term
+        if held is not None:
+            self._end("stopped")
+        try:
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                await self._lease.release()
+        except (TimeoutError, StorageError) as error:
+            self._events.emit(LeaseFailed(f"could not give the lease back: {error or 'no answer'}"))
+        else:
+            if held is not None:
+                self._events.emit(LeaseReleased(held.number))

@@ -1,0 +1,72 @@
+"""Putting one message on its destination: the one place that decides form, hidden time and time to live."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+from postdate.clock import Clock
+from postdate.core.plan import hidden_seconds
+from postdate.errors import UsageError
+from postdate.model import headers as h
+from postdate.model.delayed import DelayedMessage
+from postdate.model.envelope import EnvelopeForm, wrap
+from postdate.model.message import Message
+from postdate.ports import Guard, QueueSender, Receipt
+
+EnvelopeFormOf = Callable[[str], EnvelopeForm]
+
+
+class HandOverTo:
+    """Sends delayed messages to their queues, hidden until they are due."""
+
+    def __init__(self, sender: QueueSender, clock: Clock, envelope_form: EnvelopeFormOf) -> None:
+        self._sender = sender
+        self._clock = clock
+        self._envelope_form = envelope_form
+
+    async def send(
+        self, delayed: DelayedMessage, *, term: int | None = None, guard: Guard | None = None
+    ) -> tuple[Receipt, int]:
+        """Send it; the receipt that can withdraw it, and for how many seconds it is hidden.
+
+        The hidden time is counted from now, by the earliest reading of the service's clock, and rounded up:
+        never early. `expires_after` counts from the due time.
+
+        Raises:
+            see `QueueSender.send`.
+        """
+        text = wrap(_stamped(delayed, term), self._envelope_form(delayed.destination))
+        hidden_for = hidden_seconds(delayed.due_at, self._clock.now())
+        remaining = time_to_live(delayed)
+        receipt = await self._sender.send(
+            delayed.destination,
+            text,
+            hidden_for=hidden_for,
+            time_to_live=None
+            if remaining is None
+            else hidden_for + max(1, math.ceil(remaining.total_seconds())),
+            guard=guard,
+        )
+        return receipt, hidden_for
+
+
+def time_to_live(delayed: DelayedMessage) -> timedelta | None:
+    """How long after its due time the message is worth something; None: for ever.
+
+    Only in rows that we wrote: .NET refuses the combination, so there the header means nothing to us.
+    """
+    text = delayed.message.headers.get(h.TIME_TO_BE_RECEIVED)
+    if text is None or delayed.scheduled_at is None:
+        return None
+    try:
+        return h.parse_timespan(text)
+    except UsageError:
+        return None
+
+
+def _stamped(delayed: DelayedMessage, term: int | None) -> Message:
+    """With the leader's term as fencing token; a row of a .NET endpoint goes out exactly as it is."""
+    if term is None or delayed.scheduled_at is None:
+        return delayed.message
+    return replace(delayed.message, headers={**delayed.message.headers, h.TERM: str(term)})

@@ -1,0 +1,321 @@
+"""The leader's work: one pass over the due rows, and the loop around it.
+
+A pass reads what is due within the lookahead, page by page, the next page being read while this one is
+dispatched, and ends when everything it sent is removed. The loop sleeps until the earliest of: the next due
+time less the lookahead, the end of a back-off, the idle interval, a wake-up by our own intake.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+
+from postdate.clock import Clock, wait_for
+from postdate.core.backoff import retry_wait
+from postdate.core.plan import HandOver, Refuse, Step, Wait, plan
+from postdate.engine.dispatcher import Dispatched, Dispatcher, Outcome
+from postdate.engine.elector import Elector
+from postdate.engine.gate import Gate
+from postdate.engine.remover import HandedOverRows, Remover
+from postdate.errors import PostdateError
+from postdate.events import Events, PassFailed, PassFinished, PayloadsSwept
+from postdate.model.delayed import DelayedRow, Row
+from postdate.model.limits import BATCH_OPERATIONS
+from postdate.ports import Backend, Guard, LeaseLost
+
+#: Seconds between two clean-ups of large bodies.
+_SWEEP_SECONDS = 3600.0
+#: Shortest pause between two passes that had something left to do, so that nothing spins.
+_FLOOR_SECONDS = 0.02
+_GONE = (Dispatched(Outcome.DONE), Dispatched(Outcome.MOVED))
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """What one pass did. `led` is False where another process leads, and nothing was done."""
+
+    led: bool
+    handed_over: int = 0
+    failed: int = 0
+    moved_to_error_queue: int = 0
+    #: Rows that were read and left alone: in back-off, or not due yet.
+    waiting: int = 0
+    #: When the next pass has work; None: nothing is waiting.
+    next_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PollSettings:
+    """What the poller needs to know of the endpoint's settings."""
+
+    lookahead: timedelta
+    idle_interval: timedelta
+    unremoved_limit: int
+    #: Remove first, then dispatch (at most once).
+    removed_first: bool
+
+
+@dataclass(slots=True)
+class _Tally:
+    outcomes: dict[Outcome, int] = field(default_factory=dict)
+    waiting: int = 0
+    next_at: datetime | None = None
+
+    def count(self, outcome: Outcome) -> None:
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+
+    def again_at(self, instant: datetime | None) -> None:
+        if instant is not None and (self.next_at is None or instant < self.next_at):
+            self.next_at = instant
+
+    def __getitem__(self, outcome: Outcome) -> int:
+        return self.outcomes.get(outcome, 0)
+
+
+class Poller:
+    """Passes over the due rows while this process leads."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        clock: Clock,
+        events: Events,
+        elector: Elector,
+        dispatcher: Dispatcher,
+        gate: Gate,
+        settings: PollSettings,
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._events = events
+        self._elector = elector
+        self._dispatcher = dispatcher
+        self._gate = gate
+        self._settings = settings
+        self._handed_over = HandedOverRows()
+        self._woken = asyncio.Event()
+        self._asleep_until: datetime | None = None
+        self._swept_at: float | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._random = Random()
+
+    def wake(self, due_at: datetime) -> None:
+        """A message became durable: look again, if that is sooner than planned."""
+        if self._asleep_until is None or due_at - self._settings.lookahead < self._asleep_until:
+            self._woken.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set; returns when everything that was sent is removed."""
+        failures = 0
+        while not stop.is_set():
+            term = self._elector.term
+            if term is None:
+                await self._elector_or(stop)
+                continue
+            self._woken.clear()
+            self._asleep_until = None
+            try:
+                result = await self.one_pass(term.number, stop)
+            except PostdateError as error:
+                failures += 1
+                pause = retry_wait(failures, base_s=0.5, maximum_s=30.0, random=self._random)
+                self._events.emit(PassFailed(str(error), pause))
+                await wait_for(stop, pause, self._clock)
+                continue
+            failures = 0
+            await self._sweep()
+            await self._sleep(result.next_at, stop)
+
+    async def one_pass(self, term: int, stop: asyncio.Event | None = None) -> PassResult:
+        """Hand over everything that is due within the lookahead.
+
+        Raises:
+            StorageError: rows could not be read. What was sent before is removed.
+        """
+
+        def guard() -> bool:
+            return self._elector.may_act(term)
+
+        async with self._one_at_a_time:
+            tally = _Tally()
+            remover = Remover(
+                self._backend.store,
+                self._clock,
+                self._events,
+                guard=guard,
+                limit=self._settings.unremoved_limit,
+                handed_over=self._handed_over,
+            )
+            until = self._clock.now() + self._settings.lookahead
+            try:
+                async with aclosing(_read_ahead(self._backend.store.due(until))) as pages:
+                    async for page in pages:
+                        await self._page(page, term, guard, remover, tally, stop)
+                        if not guard() or (stop is not None and stop.is_set()):
+                            break
+            except LeaseLost:
+                pass
+            finally:
+                await remover.flush()
+            next_due = await self._backend.store.next_due(until)
+            if next_due is not None:
+                tally.again_at(next_due - self._settings.lookahead)
+        result = PassResult(
+            True,
+            tally[Outcome.DONE],
+            tally[Outcome.FAILED] + tally[Outcome.SKIPPED],
+            tally[Outcome.MOVED],
+            tally.waiting,
+            tally.next_at,
+        )
+        self._events.emit(
+            PassFinished(
+                term,
+                result.handed_over,
+                result.failed,
+                result.moved_to_error_queue,
+                result.waiting,
+                result.next_at,
+            )
+        )
+        return result
+
+    # --- one page ---------------------------------------------------------------------------------
+
+    async def _page(
+        self,
+        page: Sequence[Row],
+        term: int,
+        guard: Guard,
+        remover: Remover,
+        tally: _Tally,
+        stop: asyncio.Event | None,
+    ) -> None:
+        steps = plan(page, now=self._clock.now(), lookahead=self._settings.lookahead)
+        work: list[HandOver | Refuse] = []
+        for step in steps:
+            if isinstance(step, Wait):
+                tally.waiting += 1
+                tally.again_at(step.until)
+            elif step.row in self._handed_over:
+                # Sent by an earlier pass that could not remove it.
+                await remover.reserve()
+                remover.add(step.row)
+            else:
+                work.append(step)
+        for start in range(0, len(work), BATCH_OPERATIONS):
+            if not guard() or (stop is not None and stop.is_set()):
+                return
+            batch = work[start : start + BATCH_OPERATIONS]
+            if self._settings.removed_first:
+                batch = await self._claim(batch, guard)
+            await self._dispatch_all(batch, term, guard, remover, tally)
+
+    async def _claim(self, batch: Sequence[HandOver | Refuse], guard: Guard) -> list[HandOver | Refuse]:
+        """At most once: only what this call removed may be sent."""
+        readable = [step for step in batch if isinstance(step, HandOver)]
+        removed = await self._backend.store.remove([step.row for step in readable], guard)
+        mine = [step for step, ok in zip(readable, removed, strict=True) if ok]
+        return [*mine, *(step for step in batch if isinstance(step, Refuse))]
+
+    async def _dispatch_all(
+        self,
+        batch: Sequence[HandOver | Refuse],
+        term: int,
+        guard: Guard,
+        remover: Remover,
+        tally: _Tally,
+    ) -> None:
+        async with asyncio.TaskGroup() as sends:
+            for step in batch:
+                await remover.reserve()
+                await self._gate.enter()
+                sends.create_task(self._one(step, term, guard, remover, tally))
+
+    async def _one(
+        self, step: HandOver | Refuse, term: int, guard: Guard, remover: Remover, tally: _Tally
+    ) -> None:
+        result: Dispatched | None = None
+        try:
+            result = await self._carry_out(step, term, guard)
+        except LeaseLost:
+            return
+        finally:
+            await self._gate.leave()
+            if result in _GONE and not self._removed_before(step):
+                remover.add(step.row)
+            else:
+                remover.give_back()
+        tally.count(result.outcome)
+        tally.again_at(result.again_at)
+        if result.outcome is Outcome.DONE:
+            self._gate.succeeded()
+
+    async def _carry_out(self, step: HandOver | Refuse, term: int, guard: Guard) -> Dispatched:
+        if isinstance(step, Refuse):
+            return await self._dispatcher.refuse(step.row, guard)
+        return await self._dispatcher.dispatch(step.row, term, guard)
+
+    def _removed_before(self, step: Step) -> bool:
+        return self._settings.removed_first and isinstance(step.row, DelayedRow)
+
+    # --- between passes ---------------------------------------------------------------------------
+
+    async def _elector_or(self, stop: asyncio.Event) -> None:
+        """Wait until a term begins, or `stop`."""
+        change = asyncio.ensure_future(self._elector.wait_change(3600.0))
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            if self._elector.term is None:
+                await asyncio.wait({change, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
+            stopped.cancel()
+            await asyncio.gather(change, stopped, return_exceptions=True)
+
+    async def _sleep(self, next_at: datetime | None, stop: asyncio.Event) -> None:
+        seconds = self._settings.idle_interval.total_seconds()
+        if next_at is not None:
+            until_next = (next_at - self._clock.now()).total_seconds()
+            seconds = min(seconds, max(until_next, _FLOOR_SECONDS))
+        self._asleep_until = self._clock.now() + timedelta(seconds=seconds)
+        stopped = asyncio.ensure_future(stop.wait())
+        waking = asyncio.ensure_future(wait_for(self._woken, seconds, self._clock))
+        try:
+            await asyncio.wait({stopped, waking}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            waking.cancel()
+            await asyncio.gather(stopped, waking, return_exceptions=True)
+
+    async def _sweep(self) -> None:
+        """Remove large bodies past their age, once an hour."""
+        now = self._clock.monotonic()
+        if self._swept_at is not None and now - self._swept_at < _SWEEP_SECONDS:
+            return
+        self._swept_at = now
+        try:
+            count = await self._backend.payloads.sweep(self._clock.now())
+        except PostdateError as error:
+            self._events.emit(PassFailed(f"clean-up of large bodies: {error}", _SWEEP_SECONDS))
+            return
+        if count:
+            self._events.emit(PayloadsSwept(count))
+
+
+async def _read_ahead(pages: AsyncIterator[Sequence[Row]]) -> AsyncGenerator[Sequence[Row]]:
+    """The same pages, the next one being read while the caller works on this one."""
+
+    async def read() -> Sequence[Row] | None:
+        return await anext(pages, None)
+
+    coming = asyncio.ensure_future(read())
+    try:
+        while (page := await coming) is not None:
+            coming = asyncio.ensure_future(read())
+            yield page
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)

@@ -1,0 +1,124 @@
+"""Removing rows whose messages were handed over: in batches, beside the sends, never too far behind.
+
+A crash doubles what was sent and not yet removed. So a place is reserved before each send and freed when the
+row is gone: never more than `limit` messages are in between, whatever happens.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from postdate.clock import Clock
+from postdate.errors import OutcomeUnknown, StorageError
+from postdate.events import Events, Removed, RemoveFailed
+from postdate.model.delayed import Row
+from postdate.ports import DelayedStore, Guard, LeaseLost
+
+#: Tries of one batch within a pass; what is left is remembered and removed by a later pass.
+_TRIES = 4
+#: Remembered rows that were handed over and could not be removed.
+_REMEMBERED = 10_000
+
+
+class HandedOverRows:
+    """Versions of rows that were handed over and not removed: this process does not send them again."""
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+
+    def remember(self, row: Row) -> None:
+        """Keep this version in mind."""
+        self._rows[row.key.partition, row.key.row, row.etag] = None
+        if len(self._rows) > _REMEMBERED:
+            self._rows.popitem(last=False)
+
+    def forget(self, row: Row) -> None:
+        """It is removed."""
+        self._rows.pop((row.key.partition, row.key.row, row.etag), None)
+
+    def __contains__(self, row: Row) -> bool:
+        return (row.key.partition, row.key.row, row.etag) in self._rows
+
+
+class Remover:
+    """Gathers rows and removes them. Use as a context manager: leaving it flushes.
+
+    Reserve before a send; then either `add` the row or give the place back.
+    """
+
+    def __init__(
+        self,
+        store: DelayedStore,
+        clock: Clock,
+        events: Events,
+        *,
+        guard: Guard,
+        limit: int,
+        handed_over: HandedOverRows,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._events = events
+        self._guard = guard
+        self._places = asyncio.Semaphore(limit)
+        self._batch = max(1, limit // 2)
+        self._handed_over = handed_over
+        self._waiting: list[Row] = []
+        self._flushes: set[asyncio.Task[None]] = set()
+
+    async def reserve(self) -> None:
+        """Wait for a place."""
+        if self._places.locked():
+            self._start_flush()
+        await self._places.acquire()
+
+    def give_back(self) -> None:
+        """The send did not happen."""
+        self._places.release()
+
+    def add(self, row: Row) -> None:
+        """The message was handed over: remove its row soon."""
+        self._handed_over.remember(row)
+        self._waiting.append(row)
+        # Flush early when all places are taken: the next send waits for us.
+        if len(self._waiting) >= self._batch or self._places.locked():
+            self._start_flush()
+
+    async def flush(self) -> None:
+        """Remove everything gathered so far."""
+        self._start_flush()
+        while self._flushes:
+            await asyncio.gather(*self._flushes)
+
+    def _start_flush(self) -> None:
+        if not self._waiting:
+            return
+        rows, self._waiting = self._waiting, []
+        task = asyncio.create_task(self._remove(rows), name="postdate-remove")
+        self._flushes.add(task)
+        task.add_done_callback(self._flushes.discard)
+
+    async def _remove(self, rows: Sequence[Row]) -> None:
+        try:
+            for attempt in range(_TRIES):
+                try:
+                    answers = await self._store.remove(rows, self._guard)
+                except LeaseLost:
+                    return
+                except OutcomeUnknown as error:
+                    # A repeat answers False for what did go; either way the rows are gone after it.
+                    self._failed(rows, error)
+                except StorageError as error:
+                    self._failed(rows, error)
+                    await self._clock.sleep(0.2 * 2**attempt)
+                else:
+                    for row in rows:
+                        self._handed_over.forget(row)
+                    self._events.emit(Removed(sum(answers), len(answers) - sum(answers)))
+                    return
+        finally:
+            for _ in rows:
+                self._places.release()
+
+    def _failed(self, rows: Sequence[Row], error: StorageError) -> None:
+        self._events.emit(RemoveFailed(len(rows), str(error)))

@@ -1,0 +1,76 @@
+"""Serving: elector and poller together, with one contract for start and stop.
+
+`serve` runs until it is stopped or cancelled. Both mean the same: no new page is begun, sends under way
+finish, their rows are removed, the lease is given back. Cancellation can't cut this short; the process's own
+grace period does.
+"""
+
+import asyncio
+
+from postdate.engine.elector import Elector
+from postdate.engine.poller import PassResult, Poller
+from postdate.engine.tasks import to_the_end
+
+
+class Service:
+    """Leads or follows, and works while it leads."""
+
+    def __init__(self, elector: Elector, poller: Poller) -> None:
+        self._elector = elector
+        self._poller = poller
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def serving(self) -> bool:
+        """Whether `serve` is running."""
+        return self._serving is not None and not self._serving.done()
+
+    async def serve(self, stop: asyncio.Event | None = None) -> None:
+        """Serve until `stop` is set or the task is cancelled; then stop cleanly.
+
+        Raises:
+            RuntimeError: this service is running already.
+        """
+        if self.serving:
+            raise RuntimeError("this endpoint is running already")
+        stopping = asyncio.Event()
+        self._serving = asyncio.create_task(self._serve(stopping), name="postdate-serve")
+        watching = asyncio.create_task((stop or asyncio.Event()).wait(), name="postdate-stop")
+        try:
+            await asyncio.wait({self._serving, watching}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.set()
+            watching.cancel()
+            await to_the_end(self._serving)
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as parts:
+            give_back = asyncio.Event()
+            parts.create_task(self._elector.run(give_back), name="postdate-elector")
+            try:
+                await self._poller.run(stop)
+            finally:
+                give_back.set()
+
+    async def deliver_due(self) -> PassResult:
+        """Hand over what is due within the lookahead, once, if this process leads or can.
+
+        For timers and tests. While `serve` runs, it is a pass of its leader; otherwise the lease is taken,
+        renewed for as long as the pass lasts, and given back.
+        """
+        if self.serving:
+            return await self._one_pass()
+        give_back = asyncio.Event()
+        electing = asyncio.create_task(self._elector.run(give_back), name="postdate-elector")
+        try:
+            await self._elector.tried()
+            return await self._one_pass()
+        finally:
+            give_back.set()
+            await to_the_end(electing)
+
+    async def _one_pass(self) -> PassResult:
+        term = self._elector.term
+        if term is None:
+            return PassResult(led=False)
+        return await self._poller.one_pass(term.number)
