@@ -6,6 +6,7 @@ ever grows and measures how long something took, so leases and waits use it.
 
 import asyncio
 import time
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -110,16 +111,19 @@ class StorageClock:
         return (middle - self._local.now()).total_seconds()
 
 
+async def either(*work: Coroutine[object, object, object]) -> None:
+    """Wait until the first has ended; the others are cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def wait_for(event: asyncio.Event, seconds: float, clock: Clock) -> bool:
     """Wait until `event` is set or `seconds` have passed on `clock`; True if it is set."""
-    if event.is_set() or seconds <= 0:
-        return event.is_set()
-    waiter = asyncio.ensure_future(event.wait())
-    sleeper = asyncio.ensure_future(clock.sleep(seconds))
-    try:
-        await asyncio.wait({waiter, sleeper}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiter.cancel()
-        sleeper.cancel()
-        await asyncio.gather(waiter, sleeper, return_exceptions=True)
+    if not event.is_set() and seconds > 0:
+        await either(event.wait(), clock.sleep(seconds))
     return event.is_set()

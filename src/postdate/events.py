@@ -65,9 +65,18 @@ class TermBegan(Event):
 
 @dataclass(frozen=True, slots=True)
 class TermEnded(Event):
-    """This process leads no more. `reason`: stopped, lost, expired or failed."""
+    """This process stopped leading because it was stopped."""
 
     name = "term_ended"
+    level = logging.INFO
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class TermLost(Event):
+    """This process leads no more, against its will. `reason`: lost (taken or broken) or expired."""
+
+    name = "term_lost"
     level = logging.WARNING
     term: int
     reason: str
@@ -243,6 +252,7 @@ EVENTS: tuple[type[Event], ...] = (
     Rescheduled,
     TermBegan,
     TermEnded,
+    TermLost,
     LeaseReleased,
     LeaseFailed,
     HandedOver,

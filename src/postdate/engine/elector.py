@@ -29,7 +29,7 @@ from postdate.core.backoff import jittered
 from postdate.core.term import Term, begin
 from postdate.engine.tasks import to_the_end
 from postdate.errors import StorageError
-from postdate.events import Events, LeaseFailed, LeaseReleased, TermBegan, TermEnded
+from postdate.events import Events, LeaseFailed, LeaseReleased, TermBegan, TermEnded, TermLost
 from postdate.ports import LeaseStore
 
 #: Seconds between two tries after a lease call that failed.
@@ -63,7 +63,6 @@ class Elector:
         self._random = random or Random()
         self._term: Term | None = None
         self._changed = asyncio.Event()
-        self._tried = asyncio.Event()
 
     @property
     def term(self) -> Term | None:
@@ -76,25 +75,25 @@ class Elector:
         term = self.term
         return term is not None and term.number == number
 
-    async def wait_change(self, seconds: float) -> None:
-        """Return when a term began or ended, or after so many seconds."""
-        await wait_for(self._changed, seconds, self._clock)
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set when the current state ends. Take it before you look at `term`, then wait for it."""
+        return self._changed
 
-    async def tried(self) -> Term | None:
-        """Wait for the first try of `run`; the term, or None where somebody else leads."""
-        await self._tried.wait()
-        return self.term
+    async def run(self, stop: asyncio.Event, tried: asyncio.Event | None = None) -> None:
+        """Follow and lead until `stop` is set; then give the lease back.
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Follow and lead until `stop` is set; then give the lease back."""
-        self._tried.clear()
+        `tried` is set after the first try to lead.
+        """
         try:
             while not stop.is_set():
                 pause = await self._beat()
-                self._tried.set()
+                if tried is not None:
+                    tried.set()
                 await wait_for(stop, pause, self._clock)
         finally:
-            self._tried.set()
+            if tried is not None:
+                tried.set()
             await to_the_end(asyncio.create_task(self._resign(), name="postdate-resign"))
 
     async def _beat(self) -> float:
@@ -138,19 +137,20 @@ class Elector:
 
     def _set(self, term: Term | None) -> None:
         self._term = term
-        self._changed.set()
-        self._changed = asyncio.Event()
+        ended, self._changed = self._changed, asyncio.Event()
+        ended.set()
 
     def _end(self, reason: str) -> None:
         assert self._term is not None
         number = self._term.number
         self._set(None)
-        self._events.emit(TermEnded(number, reason))
+        self._events.emit(TermLost(number, reason))
 
     async def _resign(self) -> None:
-        held = self._term
+        held, self._term = self._term, None
         if held is not None:
-            self._end("stopped")
+            self._set(None)
+            self._events.emit(TermEnded(held.number))
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 await self._lease.release()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
 
-from postdate.clock import Clock, wait_for
+from postdate.clock import Clock, either, wait_for
 from postdate.core.backoff import retry_wait
 from postdate.core.plan import HandOver, Refuse, Step, Wait, plan
 from postdate.engine.dispatcher import Dispatched, Dispatcher, Outcome
@@ -110,9 +110,10 @@ class Poller:
         """Work until `stop` is set; returns when everything that was sent is removed."""
         failures = 0
         while not stop.is_set():
+            changed = self._elector.changed
             term = self._elector.term
             if term is None:
-                await self._elector_or(stop)
+                await either(changed.wait(), stop.wait())
                 continue
             self._woken.clear()
             self._asleep_until = None
@@ -263,32 +264,13 @@ class Poller:
 
     # --- between passes ---------------------------------------------------------------------------
 
-    async def _elector_or(self, stop: asyncio.Event) -> None:
-        """Wait until a term begins, or `stop`."""
-        change = asyncio.ensure_future(self._elector.wait_change(3600.0))
-        stopped = asyncio.ensure_future(stop.wait())
-        try:
-            if self._elector.term is None:
-                await asyncio.wait({change, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            change.cancel()
-            stopped.cancel()
-            await asyncio.gather(change, stopped, return_exceptions=True)
-
     async def _sleep(self, next_at: datetime | None, stop: asyncio.Event) -> None:
         seconds = self._settings.idle_interval.total_seconds()
         if next_at is not None:
             until_next = (next_at - self._clock.now()).total_seconds()
             seconds = min(seconds, max(until_next, _FLOOR_SECONDS))
         self._asleep_until = self._clock.now() + timedelta(seconds=seconds)
-        stopped = asyncio.ensure_future(stop.wait())
-        waking = asyncio.ensure_future(wait_for(self._woken, seconds, self._clock))
-        try:
-            await asyncio.wait({stopped, waking}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopped.cancel()
-            waking.cancel()
-            await asyncio.gather(stopped, waking, return_exceptions=True)
+        await either(stop.wait(), wait_for(self._woken, seconds, self._clock))
 
     async def _sweep(self) -> None:
         """Remove large bodies past their age, once an hour."""

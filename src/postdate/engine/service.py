@@ -61,9 +61,10 @@ class Service:
         if self.serving:
             return await self._one_pass()
         give_back = asyncio.Event()
-        electing = asyncio.create_task(self._elector.run(give_back), name="postdate-elector")
+        tried = asyncio.Event()
+        electing = asyncio.create_task(self._elector.run(give_back, tried), name="postdate-elector")
         try:
-            await self._elector.tried()
+            await tried.wait()
             return await self._one_pass()
         finally:
             give_back.set()
