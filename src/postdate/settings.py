@@ -4,14 +4,16 @@ This is the only module that reads the environment, and it does so when asked, n
 """
 
 import os
+import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -81,6 +83,26 @@ class Account:
     blob_url: str | None = None
     #: Client id of a user-assigned identity; None: the default credential chain.
     client_id: str | None = None
+
+
+def _check_account(name: str, source: str = "") -> None:
+    # The name is not repeated: what is no name may be a connection string, put into the wrong setting.
+    if not re.fullmatch("[a-z0-9]{3,24}", name):
+        raise ConfigurationError(
+            f"{source}not an account's name, which is 3 to 24 lower-case letters and digits; "
+            "a connection string belongs into POSTDATE_CONNECTION"
+        )
+
+
+_NOT_PLAIN = "must end before the ?: what follows may be a key, and belongs into a connection string"
+_TEN_YEARS = timedelta(days=3650)
+_NAME_CHECKS: dict[str, Callable[[str], object]] = {
+    "endpoint": names.delays_table,
+    "queue": names.check_queue,
+    "delays_table": lambda table: names.delays_table("", table),
+    "error_queue": names.destination,
+    "account_name": _check_account,
+}
 
 
 class Settings(BaseSettings):
@@ -181,38 +203,53 @@ class Settings(BaseSettings):
             raise ValueError(f"must be whole seconds, {low} to {high}; it is {format_duration(value)}")
         return value
 
-    @field_validator("idle_interval", "probe_interval", "retry_base", "retry_maximum", "visibility_timeout")
+    @field_validator("idle_interval", "probe_interval", "retry_base", "retry_maximum")
     @classmethod
     def _positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError(f"must be more than zero; it is {format_duration(value)}")
+        if not timedelta(0) < value <= _TEN_YEARS:
+            raise ValueError(f"must be more than zero, at most 3650 days; it is {format_duration(value)}")
         return value
 
-    @field_validator("lookahead", "payload_retention")
+    @field_validator("payload_retention")
     @classmethod
     def _not_negative(cls, value: timedelta) -> timedelta:
-        if not timedelta(0) <= value <= timedelta(days=3650):
+        if not timedelta(0) <= value <= _TEN_YEARS:
             raise ValueError(f"must be from 0 to 3650 days; it is {format_duration(value)}")
         return value
 
     @field_validator("lookahead")
     @classmethod
     def _within_visibility(cls, value: timedelta) -> timedelta:
-        if value > timedelta(days=6):
-            raise ValueError(f"must be at most 6 days (a queue hides for 7); it is {format_duration(value)}")
+        if not timedelta(0) <= value <= timedelta(days=6):
+            raise ValueError(
+                f"must be from 0 to 6 days (a queue hides for 7); it is {format_duration(value)}"
+            )
         return value
 
-    @model_validator(mode="after")
-    def _names(self) -> Self:
+    @field_validator("visibility_timeout")
+    @classmethod
+    def _visibility_range(cls, value: timedelta) -> timedelta:
+        if not timedelta(seconds=1) <= value <= timedelta(days=7):
+            raise ValueError(f"must be from 1 second to 7 days; it is {format_duration(value)}")
+        return value
+
+    @field_validator("endpoint", "queue", "delays_table", "error_queue", "account_name")
+    @classmethod
+    def _named(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None or (info.field_name == "endpoint" and not value):
+            return value
         try:
-            if self.endpoint or self.delays_table is not None:
-                names.delays_table(self.endpoint, self.delays_table)
-            names.destination(self.error_queue)
-            if self.queue is not None:
-                names.check_queue(self.queue)
+            _NAME_CHECKS[info.field_name or ""](value)
         except UsageError as error:
             raise ValueError(str(error)) from None
-        return self
+        return value
+
+    @field_validator("table_url", "queue_url", "blob_url")
+    @classmethod
+    def _plain_url(cls, value: str | None) -> str | None:
+        if value is not None and "?" in value:
+            raise ValueError(_NOT_PLAIN)
+        return value
 
     @classmethod
     def settings_customise_sources(
@@ -244,11 +281,11 @@ class Settings(BaseSettings):
         """Our own storage account.
 
         Raises:
-            ConfigurationError: none is configured.
+            ConfigurationError: none is configured, or not all of it.
         """
         if self.connection is not None:
             return Account("POSTDATE_CONNECTION", connection_string=self.connection)
-        if self.account_name or (self.table_url and self.queue_url and self.blob_url):
+        if self.account_name or self.table_url or self.queue_url or self.blob_url:
             return _by_identity(
                 "POSTDATE_ACCOUNT_NAME" if self.account_name else "POSTDATE_TABLE_URL",
                 self.account_name,
@@ -284,6 +321,10 @@ def _by_identity(
     urls: tuple[str | None, str | None, str | None],
     client_id: str | None,
 ) -> Account:
+    if account_name:
+        _check_account(account_name, f"{source}: ")
+    if any("?" in url for url in urls if url):
+        raise ConfigurationError(f"{source}: a service's URL {_NOT_PLAIN}")
     table, queue, blob = (
         url or (f"https://{account_name}.{service}.core.windows.net" if account_name else None)
         for url, service in zip(urls, ("table", "queue", "blob"), strict=True)
@@ -305,9 +346,10 @@ def _identity_style(name: str, client_id: str | None) -> Account | None:
         return Account(name, connection_string=SecretStr(whole))
     account_name = value("accountName")
     urls = value("tableServiceUri"), value("queueServiceUri"), value("blobServiceUri")
-    if not account_name and not all(urls):
+    if not account_name and not any(urls):
         return None
-    return _by_identity(f"{name}__accountName", account_name, urls, value("clientId") or client_id)
+    source = f"{name}__accountName" if account_name else f"{name}__tableServiceUri"
+    return _by_identity(source, account_name, urls, value("clientId") or client_id)
 
 
 def _from_file() -> dict[str, Any]:

@@ -7,7 +7,7 @@ time is whole seconds, so it is rounded up: late by less than a second, never ea
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from postdate.model.delayed import DelayedRow, Row, UnreadableRow
 from postdate.model.limits import MAX_HIDDEN_SECONDS
@@ -34,8 +34,6 @@ class Wait:
     row: Row
     until: datetime
 
-
-_YEAR_1 = datetime.min.replace(tzinfo=UTC)
 
 Step = HandOver | Refuse | Wait
 
@@ -75,8 +73,7 @@ def ready(row: Row, lookahead: timedelta) -> datetime | None:
     # Hidden for longer than a queue can, a message would come early.
     lookahead = min(lookahead, timedelta(seconds=MAX_HIDDEN_SECONDS))
     # A row whose last attempt failed is tried when its back-off is over, but not before the lookahead.
-    # (Before the year 1 there is no instant; a row due in it, which only somebody else can write, is ready.)
-    instants = [due_at - lookahead] if due_at is not None and due_at - _YEAR_1 > lookahead else []
+    instants = [due_at - lookahead] if due_at is not None else []
     if next_attempt_at is not None:
         instants.append(next_attempt_at)
     return max(instants, default=None)

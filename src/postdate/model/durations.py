@@ -108,9 +108,7 @@ def check_due_time(value: object) -> datetime:
     except OverflowError:
         utc = None
     if utc is None or not EARLIEST_DUE <= utc < LATEST_DUE:
-        raise InvalidDueTime(
-            f"the due time {value.isoformat()} can't be stored; years 1601 to 9998 can"
-        )
+        raise InvalidDueTime(f"the due time {value.isoformat()} can't be stored; years 1601 to 9998 can")
     return datetime(
         utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second, utc.microsecond, tzinfo=UTC
     )

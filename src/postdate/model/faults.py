@@ -35,7 +35,7 @@ def with_fault(message: Message, fault: Fault) -> Message:
     text = str(error)[:_MESSAGE_CHARACTERS]
     copy = message
     for length in _TRACE_CHARACTERS:
-        cause = error.__context__ if error.__cause__ is None and not error.__suppress_context__ else error.__cause__
+        cause = error.__cause__ if error.__suppress_context__ else error.__context__
         headers: Headers = {
             **{k: v for k, v in message.headers.items() if k != h.RETRIES},
             h.EXCEPTION_TYPE: _type_name(error),

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from postdate.model.limits import EARLIEST_DUE
+
 _OURS = re.compile(r"(\d{14})_(\d{6})_([0-9a-f]{32})", re.ASCII)
 _SECOND = re.compile(r"(\d{14})_.*", re.ASCII | re.DOTALL)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -57,7 +59,8 @@ def due_time(key: RowKey) -> datetime | None:
     """The due time that a row key tells, or None where it tells none.
 
     Ours to the microsecond; any other suffix: the end of its second. The last second of all, which .NET
-    writes for "never", has no end: it is due at the last microsecond.
+    writes for "never", has no end: it is due at the last microsecond. A year before 1601 is no year of ours
+    but of another calendar (nservicebus-azure, 1.2), and tells nothing.
     """
     match = _OURS.fullmatch(key.row)
     coarse = None if match else _SECOND.fullmatch(key.row)
@@ -66,6 +69,8 @@ def due_time(key: RowKey) -> datetime | None:
         return None
     try:
         second = _parse_digits(found[1])
+        if second < EARLIEST_DUE:
+            return None
         return second + (timedelta(microseconds=int(match[2])) if match else timedelta(seconds=1))
     except OverflowError:
         return _NEVER

@@ -7,7 +7,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from postdate.errors import ConfigurationError, InvalidDestination
+from postdate.errors import ConfigurationError, InvalidDestination, shown
 
 _TABLE = re.compile(r"[A-Za-z][A-Za-z0-9]{2,62}")
 _QUEUE = re.compile(r"[a-z0-9](?:-?[a-z0-9])*")
@@ -30,15 +30,20 @@ def delays_table(endpoint: str, override: str | None = None) -> str:
             name = endpoint.encode()
         except UnicodeEncodeError:
             raise ConfigurationError(
-                f"the endpoint's name {endpoint!r} holds half of a surrogate pair; it must be valid Unicode"
+                f"the endpoint's name {shown(endpoint)} holds half of a surrogate pair; use valid Unicode"
             ) from None
         return "delays" + hashlib.sha1(name, usedforsecurity=False).hexdigest()
     if not _TABLE.fullmatch(override) or override.lower() == "tables":
         raise ConfigurationError(
-            f"the delays table {override!r} is not a table name: it takes 3 to 63 letters and digits, "
+            f"the delays table {_shown(override)} is not a table name: it takes 3 to 63 letters and digits, "
             "the first a letter"
         )
     return override.lower()
+
+
+def _shown(name: object) -> str:
+    """A name as errors quote it: nothing of it where it may hold a key (connection string, SAS URL)."""
+    return "…" if isinstance(name, str) and re.search("[=;]", name) else shown(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +61,23 @@ def split_address(text: str) -> Address:
     """Split at the first `@`; the right side is an account alias.
 
     Raises:
-        InvalidDestination: the queue is blank, or a connection string stands where an alias belongs.
+        InvalidDestination: the queue is blank, a connection string stands where a name belongs, or it is
+            no text at all.
     """
-    queue, _, alias = text.partition("@")
-    if not queue.strip():
-        raise InvalidDestination(f"destination {text!r} names no queue; write queue or queue@alias")
-    if "=" in alias or ";" in alias:
-        # The value may hold a key, so it is not repeated.
+    given: object = text  # callers without a type checker pass anything
+    if not isinstance(given, str):
         raise InvalidDestination(
-            f"destination {queue!r}@… carries a connection string; register it as an alias "
-            "(POSTDATE_ALIASES) and write queue@alias"
+            f"destination {_shown(given)} is not text but {type(given).__name__}; write queue or queue@alias"
         )
+    # The text itself: a str enum's member formats as the member's name.
+    queue, _, alias = str.__str__(given).partition("@")
+    if re.search("[=;]", given):
+        raise InvalidDestination(
+            f"destination {_shown(queue)}{'@…' if alias else ''} carries a connection string; register it as "
+            "an alias (POSTDATE_ALIASES) and write queue@alias"
+        )
+    if not queue.strip():
+        raise InvalidDestination(f"destination {shown(given)} names no queue; write queue or queue@alias")
     return Address(queue, alias)
 
 
@@ -79,13 +90,13 @@ def check_queue(name: str) -> str:
     low, high = _QUEUE_LENGTH
     if not low <= len(name) <= high:
         raise InvalidDestination(
-            f"queue name {name!r} has {len(name)} characters; it takes {low} to {high}"
+            f"queue name {_shown(name)} has {len(name)} characters; it takes {low} to {high}"
         )
     if not _QUEUE.fullmatch(name):
         better = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        hint = f"; did you mean {better!r}?" if _QUEUE.fullmatch(better) and len(better) >= low else ""
+        hint = f"; did you mean {better!r}?" if len(better) >= low and _shown(name) != "…" else ""
         raise InvalidDestination(
-            f"queue name {name!r} is not valid: lower-case letters, digits and single inner dashes{hint}"
+            f"queue name {_shown(name)} is not valid: lower-case letters, digits, single inner dashes{hint}"
         )
     return name
 
@@ -112,9 +123,9 @@ def queue_for_endpoint(endpoint: str) -> str:
     """
     name = re.sub(r"[^a-z0-9]+", "-", endpoint.lower()).strip("-")
     low, high = _QUEUE_LENGTH
-    if not low <= len(name) <= high or not name.isascii():
+    if not low <= len(name) <= high:
         raise ConfigurationError(
-            f"endpoint {endpoint!r} gives no valid queue name ({name!r}); set POSTDATE_QUEUE"
+            f"endpoint {shown(endpoint)} gives no valid queue name ({shown(name)}); set POSTDATE_QUEUE"
         )
     return name
 
