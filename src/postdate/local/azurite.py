@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -270,12 +270,13 @@ class Azurite:
         if self.folder is None:
             self._spawn([*command, "--inMemoryPersistence"], ())
             return
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with folder_lock(self.folder) as descriptors:
-                self._spawn([*command, "--location", str(self.folder)], descriptors)
-        except OSError as error:
-            raise AzuriteError(f"can't use the folder {self.folder}: {error.strerror or error}") from None
+        with ExitStack() as held:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                descriptors = held.enter_context(folder_lock(self.folder))
+            except OSError as error:
+                raise AzuriteError(f"can't use the folder {self.folder}: {error.strerror or error}") from None
+            self._spawn([*command, "--location", str(self.folder)], descriptors)
 
     def _spawn(self, command: list[str], descriptors: tuple[int, ...]) -> None:
         with self._output_file().open("wb") as output:
@@ -304,10 +305,10 @@ class Azurite:
                 status = self._process.wait(_LOOK_SECONDS)
                 if taken := re.search(rb"EADDRINUSE.*:(\d+)", self._output()):
                     raise PortTaken(int(taken[1]))
-                raise AzuriteError(f"Azurite ended with exit status {status}; it said:\n{self._said()}")
+                raise AzuriteError(f"Azurite ended with exit status {status}; it said: {self._said()}")
             if self._clock.monotonic() > deadline:
                 raise AzuriteError(
-                    f"Azurite did not answer within {self._start_timeout:g} s; it said:\n{self._said()}"
+                    f"Azurite did not answer within {self._start_timeout:g} s; it said: {self._said()}"
                 )
 
     def _output_file(self) -> Path:

@@ -4,4 +4,4 @@ from postdate.errors import PostdateError
 
 
 class AzuriteError(PostdateError):
-    """Azurite can't be installed or started; its text is one line, and what the tools said below it."""
+    """Azurite can't be installed or started; its text ends with what the tools said."""

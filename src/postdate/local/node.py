@@ -129,12 +129,12 @@ def _npm_ci(node: Node, folder: Path) -> None:
         ) from None
     if done.returncode:
         raise AzuriteError(
-            f"npm could not install Azurite {azurite_version()} (exit status {done.returncode}); it said:\n"
+            f"npm could not install Azurite {azurite_version()} (exit status {done.returncode}); it said: "
             + last_lines(done.stdout.decode(errors="replace"))
         )
 
 
 def last_lines(output: str) -> str:
-    """The end of a tool's output, indented."""
-    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
-    return "\n".join(f"    {line}" for line in lines[-_LAST_LINES:]) or "    (nothing)"
+    """The end of a tool's output, in one line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " | ".join(lines[-_LAST_LINES:]) or "nothing"
