@@ -21,6 +21,23 @@ class LeaseLost(Exception):  # noqa: N818 - an event of the protocol, not a user
     """The guard said no: nothing was sent."""
 
 
+_REMOVED = "_postdate_removed"
+
+
+def note_removed(error: BaseException, answers: Sequence[bool | None]) -> None:
+    """Keep with an error that `DelayedStore.remove` raises what had been done; None: not tried, or unknown."""
+    setattr(error, _REMOVED, list(answers))
+
+
+def removed_before(error: BaseException) -> list[bool | None] | None:
+    """What `DelayedStore.remove` had done when it failed, row for row; None: it can't have done anything.
+
+    With at most once, a row that was removed must be dispatched although the rest of its page failed.
+    """
+    answers: list[bool | None] | None = getattr(error, _REMOVED, None)
+    return answers
+
+
 @dataclass(frozen=True, slots=True)
 class AddResult:
     """One message's way into the store: its row, and whether this call made it (False: it was there)."""
@@ -68,7 +85,8 @@ class DelayedStore(Protocol):
 
         A row that is gone, or whose etag has changed, answers False and keeps none of the others from
         being removed. Two callers never both hear True for one row. `OutcomeUnknown` where it can't be
-        told; a repeat then answers False for rows that did go.
+        told; a repeat then answers False for rows that did go. Rows of one partition, at most 100, go all
+        or nothing; an error over more of them can tell what was done (`removed_before`).
         """
         ...
 
@@ -314,4 +332,6 @@ __all__ = [
     "QueueSender",
     "Received",
     "Receipt",
+    "note_removed",
+    "removed_before",
 ]

@@ -15,9 +15,7 @@ from postdate.settings import Account
 
 #: The emulator's account and key are public: https://learn.microsoft.com/azure/storage/common/storage-use-azurite
 DEVELOPMENT_ACCOUNT = "devstoreaccount1"
-DEVELOPMENT_KEY = (
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-)
+DEVELOPMENT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 _DEVELOPMENT_PORTS = {"blob": 10000, "queue": 10001, "table": 10002}
 _LOCAL_HOSTS = {"127.0.0.1", "localhost", "::1"}
 
@@ -81,7 +79,7 @@ def endpoints_of(account: Account) -> Endpoints:
                 "use a connection string for an emulator"
             )
         places[service] = Place(service, _no_query(url), _account_in(url), account.source, by_key=False)
-    return Endpoints(places["table"].account, account.source, **places, client_id=account.client_id)
+    return _endpoints(account.source, places, client_id=account.client_id)
 
 
 def _from_string(text: str, source: str) -> Endpoints:
@@ -104,7 +102,19 @@ def _from_string(text: str, source: str) -> Endpoints:
     for service in ("table", "queue", "blob"):
         url = _service_url(parts, service, name, source)
         places[service] = Place(service, url, name or _account_in(url), source, by_key=True)
-    return Endpoints(places["table"].account, source, **places, key=key, sas=sas)
+    return _endpoints(source, places, key=key, sas=sas)
+
+
+def _endpoints(
+    source: str,
+    places: dict[str, Place],
+    *,
+    key: str | None = None,
+    sas: str | None = None,
+    client_id: str | None = None,
+) -> Endpoints:
+    table, queue, blob = (places[service] for service in ("table", "queue", "blob"))
+    return Endpoints(table.account, source, table, queue, blob, key, sas, client_id)
 
 
 def _split(text: str, source: str) -> dict[str, str]:
@@ -114,7 +124,7 @@ def _split(text: str, source: str) -> dict[str, str]:
         if not equals or not name.strip():
             raise ConfigurationError(
                 f"{source} is not a connection string: it takes Name=value pairs with ; between them, "
-                "like DefaultEndpointsProtocol=https;AccountName=…;AccountKey=…, or UseDevelopmentStorage=true"
+                "like AccountName=…;AccountKey=…, or it is UseDevelopmentStorage=true"
             )
         parts[name.strip().lower()] = value.strip()
     return parts
@@ -171,7 +181,7 @@ def _no_query(url: str) -> str:
 
 
 def _not_cosmos(url: str) -> str:
-    """The SDK takes `localhost` on any table port but 10002 for Cosmos DB and talks another dialect (fact 12)."""
+    """On `localhost` and a table port other than 10002 the SDK talks Cosmos DB's dialect (fact 12)."""
     parts = urlsplit(url)
     if parts.hostname != "localhost" or parts.port == _DEVELOPMENT_PORTS["table"]:
         return url

@@ -145,10 +145,14 @@ def failing_index(error: BaseException) -> int:
     return int(getattr(error, "index", 0))
 
 
+def outcome_unknown(error: BaseException) -> bool:
+    """Whether the request may have been applied although no answer came."""
+    answered = isinstance(error, HttpResponseError) and bool(getattr(error, "status_code", None))
+    return not answered and not isinstance(error, ClientAuthenticationError) and not _never_left(error)
+
+
 @contextmanager
-def translating(
-    what: str, place: Place, *, queue: str | None = None, changes: bool = True
-) -> Iterator[None]:
+def translating(what: str, place: Place, *, queue: str | None = None, changes: bool = True) -> Iterator[None]:
     """Let errors of a call out as ours, the cause chained. See `translate`."""
     try:
         yield
@@ -193,20 +197,20 @@ def _answered(error: HttpResponseError, what: str, place: Place, queue: str | No
     answer = f"{what}: the {place.service} service of {place.account!r} answered {error.status_code} {code}"
     if kind is Refusal.NO_QUEUE and queue is not None:
         return DestinationNotFound(queue)
-    if kind is Refusal.NOT_PROVISIONED:
-        thing = "table" if place.service == "table" else "container"
-        return NotProvisioned(f"{what}: the {thing} is missing; create it with `postdate setup`")
-    if kind is Refusal.DENIED:
-        return AccessDenied(f"{answer}: {_why_denied(code, place)}")
-    if kind is Refusal.TOO_LARGE:
-        return MessageTooLarge(f"{answer}: what was sent is too large for it")
     if code.endswith("BeingDeleted"):
         return ServiceBusy(f"{answer}: its deletion is under way, which takes 40 s or more; try again then")
-    if kind is Refusal.BUSY:
-        return ServiceBusy(f"{answer}: it is throttling or overloaded; try again later")
     if code == "InvalidHeaderValue" and place.is_local:
-        return StorageError(f"{answer}: the emulator is too old for us; `postdate azurite` starts one that fits")
-    return StorageError(answer)
+        return StorageError(f"{answer}: the emulator is too old; `postdate azurite` starts one that fits")
+    known: dict[Refusal, PostdateError] = {
+        Refusal.NOT_PROVISIONED: NotProvisioned(
+            f"{what}: the {'table' if place.service == 'table' else 'container'} is missing; "
+            "create it with `postdate setup`"
+        ),
+        Refusal.DENIED: AccessDenied(f"{answer}: {_why_denied(code, place)}"),
+        Refusal.TOO_LARGE: MessageTooLarge(f"{answer}: what was sent is too large for it"),
+        Refusal.BUSY: ServiceBusy(f"{answer}: it is throttling or overloaded; try again later"),
+    }
+    return known.get(kind) or StorageError(answer)
 
 
 _ROLES = {
@@ -219,7 +223,7 @@ _ROLES = {
 
 def _why_denied(code: str, place: Place) -> str:
     if code == "KeyBasedAuthenticationNotPermitted":
-        return f"the account takes no keys; set POSTDATE_ACCOUNT_NAME instead of {place.source} to use an identity"
+        return f"the account takes no keys; use an identity: POSTDATE_ACCOUNT_NAME instead of {place.source}"
     if place.by_key:
         return (
             f"the key or signature in {place.source} is not one of account {place.account!r}, lacks "

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from azure.data.tables import EntityProperty, TableEntity
 
-from postdate.model.delayed import Row, RowValue
+from postdate.model.delayed import DelayedMessage, Row, RowValue, UnreadableRow
 from postdate.model.keys import RowKey
-from postdate.model.limits import BATCH_BYTES, BATCH_OPERATIONS
-from postdate.model.rowcodec import decode_row
+from postdate.model.limits import BATCH_BYTES, BATCH_OPERATIONS, EARLIEST_DUE
+from postdate.model.rowcodec import decode_row, encode_row
 
 #: Bytes of one operation on the wire besides its properties: MIME headers, URL, etag, braces.
 _OPERATION_BYTES = 700
@@ -45,10 +45,27 @@ def plain_value(value: object) -> RowValue:
     return str(value)
 
 
+def entity_of(delayed: DelayedMessage) -> Entity:
+    """The entity of a delayed message; text of exact type, since the SDK refuses subclasses of str."""
+    return {
+        name: str(value) if isinstance(value, str) else value for name, value in encode_row(delayed).items()
+    }
+
+
 def row_of(entity: TableEntity) -> Row:
     """The row that an entity holds; never raises."""
     etag = str(entity.metadata.get("etag") or "")
     return decode_row({name: plain_value(value) for name, value in entity.items()}, etag)
+
+
+def due_of(row: Row) -> datetime | None:
+    """When a row is due; None: at once, since nothing in it tells."""
+    return row.due_at if isinstance(row, UnreadableRow) else row.delayed.due_at
+
+
+def due_order(row: Row) -> tuple[datetime, str]:
+    """Sorts rows by due time; a row that tells none comes first."""
+    return due_of(row) or EARLIEST_DUE, row.key.row
 
 
 def key_of(entity: Mapping[str, Any]) -> RowKey:

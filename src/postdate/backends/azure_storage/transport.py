@@ -104,7 +104,7 @@ def open_session() -> aiohttp.ClientSession:
 Observe = Callable[[datetime, float, float], None]
 
 
-class ObservingTransport(AioHttpTransport):
+class ObservingTransport(AioHttpTransport):  # type: ignore[misc] # exported late, so without a type
     """The transport of one account's clients, on the shared session.
 
     `clock`: learns from each response's `Date`; None for accounts other than our own, whose clocks
@@ -123,7 +123,7 @@ class ObservingTransport(AioHttpTransport):
         self._clock = clock
         self._last_date: tuple[str, datetime] | None = None
 
-    async def send(self, request: Any, **config: Any) -> Any:  # type: ignore[override] # two overloads
+    async def send(self, request: Any, **config: Any) -> Any:
         """One attempt of one request.
 
         Raises:
