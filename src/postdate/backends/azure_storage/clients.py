@@ -34,6 +34,7 @@ API_VERSION = "2025-11-05"
 QUEUE_CLIENTS = 512
 
 _QUIET = logging.Logger("postdate.azure_http", logging.CRITICAL)  # noqa: LOG001 - outside the tree on purpose
+_UPLOAD_BYTES = 1_048_576
 _COMMON: dict[str, Any] = {"logging_enable": False, "logger": _QUIET}
 _TABLE_RETRIES: dict[str, Any] = {
     "retry_total": 3,
@@ -134,6 +135,9 @@ class AccountClients:
             credential=self._credential,
             transport=self._transport,
             api_version=API_VERSION,
+            # aiohttp writes a larger piece in one go, and holds up the event loop meanwhile.
+            max_single_put_size=_UPLOAD_BYTES,
+            max_block_size=_UPLOAD_BYTES,
             **_STORAGE_RETRIES,
             **_COMMON,
         )

@@ -6,6 +6,8 @@ its key is deterministic; a delete is looked into, since a repeat could not tell
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -68,7 +70,14 @@ class DelayedTable(TableQueries):
         results: dict[RowKey, AddResult] = {}
         sized = ((item, item[0].partition, wire_bytes(item[1])) for item in entities)
         await _each(chunks(sized), TRANSACTIONS, lambda chunk: self._insert(chunk, results))
-        return [results[message.key] for message in messages]
+        told: set[RowKey] = set()
+        answers = []
+        for message in messages:
+            result = results[message.key]
+            # Only the first of the same message made the row.
+            answers.append(replace(result, created=False) if result.key in told else result)
+            told.add(result.key)
+        return answers
 
     async def _insert(self, chunk: list[tuple[RowKey, Entity]], results: dict[RowKey, AddResult]) -> None:
         pending, conflicts, repeated = dict(chunk), 0, False

@@ -1,0 +1,87 @@
+"""The Azure Storage backend keeps every contract, on a real storage service (Azurite).
+
+Only its clock can't be moved: where a contract needs time to pass, it passes.
+"""
+
+import asyncio
+import uuid
+
+import pytest
+from azure.data.tables.aio import TableClient
+
+from postdate.backends.azure_storage.backend import open_backend
+from postdate.clock import StorageClock, SystemClock
+from postdate.settings import LeaseTarget
+from postdate.testing.conformance import (
+    DelayedStoreChangesConformance,
+    DelayedStoreConformance,
+    LeaseHarness,
+    LeaseStoreConformance,
+    PayloadHarness,
+    PayloadStoreConformance,
+    QueueConformance,
+    QueueHarness,
+    StoreHarness,
+)
+
+
+@pytest.fixture
+async def backend(postdate_settings):
+    opened = await open_backend(postdate_settings, StorageClock(SystemClock()))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def store_harness(postdate_settings, backend, azurite):
+    elsewhere = postdate_settings.model_copy(update={"endpoint": f"absent-{uuid.uuid4()}"})
+    absent = await open_backend(elsewhere, StorageClock(SystemClock()))
+    await backend.store.create()
+    table = TableClient.from_connection_string(azurite.connection_string, postdate_settings.table_name)
+
+    async with table:
+
+        async def insert(properties):
+            await table.create_entity(properties)
+
+        yield StoreHarness(backend.store, absent.store, insert)
+    await absent.close()
+
+
+class TestAzureStore(DelayedStoreConformance):
+    @pytest.fixture
+    def harness(self, store_harness):
+        return store_harness
+
+
+class TestAzureStoreChanges(DelayedStoreChangesConformance):
+    @pytest.fixture
+    def harness(self, store_harness):
+        return store_harness
+
+
+@pytest.mark.parametrize("target", list(LeaseTarget))
+class TestAzureLease(LeaseStoreConformance):
+    @pytest.fixture
+    async def harness(self, postdate_settings, target):
+        settings = postdate_settings.model_copy(update={"lease_target": target})
+        backends = [await open_backend(settings, StorageClock(SystemClock())) for _ in range(10)]
+        unused = iter(backends)
+        yield LeaseHarness(lambda: next(unused).lease, asyncio.sleep)
+        for backend in backends:
+            await backend.close()
+
+
+class TestAzureQueues(QueueConformance):
+    @pytest.fixture
+    async def harness(self, backend):
+        queue, absent = (f"{name}-{uuid.uuid4().hex[:12]}" for name in ("orders", "absent"))
+        await backend.sender.create(queue)
+        return QueueHarness(backend.sender, backend.receiver, queue, absent, asyncio.sleep)
+
+
+class TestAzurePayloads(PayloadStoreConformance):
+    @pytest.fixture
+    async def harness(self, backend):
+        await backend.lease.create()
+        return PayloadHarness(backend.payloads)
