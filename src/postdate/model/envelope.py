@@ -22,6 +22,8 @@ from postdate.model.rowcodec import headers_of
 
 _INTENTS = ("0", "Send", "Publish", "Subscribe", "Unsubscribe", "Reply")
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+# Nothing may stand before the root but the XML declaration: so no document type, hence no entities.
+_XML_ENVELOPE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>)?\s*<MessageWrapper[\s>]")
 _MEMBERS = (
     "IdForCorrelation",
     "Id",
@@ -124,7 +126,7 @@ def unwrap(text: str, native_id: str) -> Opened:
         wrapper = _json_wrapper(content)
         if wrapper is not None:
             return Opened(_from_members(wrapper), ReadForm.JSON)
-    elif start == b"<" and b"<MessageWrapper" in content:
+    elif _XML_ENVELOPE.match(content):
         return Opened(_from_members(_xml_wrapper(content)), ReadForm.XML)
     return Opened(Message(native_id, {}, content), ReadForm.PLAIN)
 
@@ -154,11 +156,9 @@ def _json_wrapper(content: bytes) -> dict[str, object] | None:
 
 
 def _xml_wrapper(content: bytes) -> dict[str, object]:
-    if b"<!DOCTYPE" in content:
-        raise PoisonMessage("XML envelope with a document type, which no sender writes")
     try:
-        # As text, so that no declared encoding can hide a document type from the check above.
-        root = ET.fromstring(content.decode("utf-8-sig"))  # noqa: S314 - no document type, so no entities
+        # As text, so that no declared encoding makes something else of what was matched.
+        root = ET.fromstring(content.decode("utf-8-sig").lstrip())  # noqa: S314 - see _XML_ENVELOPE
     except (ET.ParseError, UnicodeDecodeError) as error:
         raise PoisonMessage(f"XML envelope: {error}") from None
     members: dict[str, object] = {}
