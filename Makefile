@@ -1,0 +1,59 @@
+# Everything runs in .venv, which the first target makes. Other Python: make install PYTHON=python3.12
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test quick check format requirements clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## make .venv with Postdate and all tools, versions pinned
+
+# Also made anew when the pins or the project's metadata change.
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Postdate needs Python 3.11 or later; $(PYTHON) is not. Try: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; \
+		exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+		rm -rf $(VENV); \
+		echo "$(PYTHON) could not make $(VENV); on Debian and Ubuntu: apt install python3-venv" >&2; \
+		exit 1; }
+	@echo "Installing into $(VENV) ..."
+	@$(PIP) install --quiet -r requirements/dev.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP) ## schedule messages and see them arrive, on a storage service on this machine
+	@$(BIN)/postdate demo
+
+test: $(STAMP) ## run all tests
+	$(BIN)/pytest
+
+quick: $(STAMP) ## run the tests that need no storage service
+	$(BIN)/pytest tests/unit
+
+check: $(STAMP) ## lint, format, types, and who imports whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(STAMP) ## format the code, and fix what can be fixed without thought
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+COMPILE := CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/pip-compile --quiet --strip-extras \
+	--annotation-style=line --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options
+
+requirements: $(STAMP) ## pin the versions anew from pyproject.toml; UPGRADE=--upgrade takes newer ones
+	$(COMPILE) $(UPGRADE) --output-file requirements/base.txt pyproject.toml
+	$(COMPILE) $(UPGRADE) --constraint requirements/base.txt --extra dev --all-build-deps \
+		--output-file requirements/dev.txt pyproject.toml
+
+clean: ## remove .venv and all that tools left behind
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
