@@ -12,6 +12,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv with Postdate and all tools, versions pinned
+	@echo "Postdate is installed in $(VENV); see: make help"
 
 # Also made anew when the pins or the project's metadata change.
 $(STAMP): requirements/dev.txt pyproject.toml
@@ -23,8 +24,8 @@ $(STAMP): requirements/dev.txt pyproject.toml
 		echo "$(PYTHON) could not make $(VENV); on Debian and Ubuntu: apt install python3-venv" >&2; \
 		exit 1; }
 	@echo "Installing into $(VENV) ..."
-	@$(PIP) install --quiet -r requirements/dev.txt
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(PIP) install -qq -r requirements/dev.txt
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(STAMP) ## schedule messages and see them arrive, on a storage service on this machine
