@@ -1,0 +1,1 @@
+"""The command `postdate`: one file per command, put together in `main`."""

@@ -1,0 +1,125 @@
+"""The app and the console script."""
+
+import io
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer.main import get_command
+
+from postdate.cli.azurite import azurite
+from postdate.cli.cancel import cancel
+from postdate.cli.command import shared_callback
+from postdate.cli.config import config
+from postdate.cli.deliver_due import deliver_due
+from postdate.cli.failures import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    READER_GONE,
+    WRONG_USAGE,
+    reader_gone,
+    report,
+    say_error,
+)
+from postdate.cli.leader import leader
+from postdate.cli.listing import list_messages
+from postdate.cli.receive import receive
+from postdate.cli.reschedule import reschedule
+from postdate.cli.run import run
+from postdate.cli.schedule import schedule
+from postdate.cli.send import send
+from postdate.cli.setup import setup
+from postdate.cli.show import show
+from postdate.cli.stats import stats
+from postdate.cli.version import show_version
+
+_EPILOG = (
+    "Every setting is an option and an environment variable: `postdate config --help` lists them all. "
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 storage unreachable."
+)
+
+try:
+    from postdate.cli.demo import demo
+except ImportError:  # until it is there
+    demo = None  # type: ignore[assignment]
+
+app = typer.Typer(
+    name="postdate",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"auto_envvar_prefix": "POSTDATE", "help_option_names": ["--help", "-h"]},
+    epilog=_EPILOG,
+)
+
+
+@app.callback()
+@shared_callback
+def postdate() -> None:
+    """Deliver messages when they are due, on nothing but an Azure Storage account."""
+
+
+for _name, _function in {
+    "azurite": azurite,
+    "demo": demo,
+    "setup": setup,
+    "run": run,
+    "deliver-due": deliver_due,
+    "send": send,
+    "schedule": schedule,
+    "list": list_messages,
+    "show": show,
+    "cancel": cancel,
+    "reschedule": reschedule,
+    "receive": receive,
+    "stats": stats,
+    "leader": leader,
+    "config": config,
+    "version": show_version,
+}.items():
+    if _function is not None:
+        app.command(_name)(_function)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; its exit code. Nothing is raised."""
+    try:
+        result = get_command(app).main(arguments, prog_name="postdate", standalone_mode=False)
+    except typer.TyperException as error:
+        return _wrong_usage(error)
+    except typer.Abort:
+        say_error("aborted")
+        return FAILED
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else FAILED
+    except Exception as error:  # noqa: BLE001 - nothing may reach the user as a traceback
+        return report(error, verbose=False)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return reader_gone()
+    if result == INTERRUPTED:
+        say_error("interrupted")
+    return result if isinstance(result, int) else DONE
+
+
+def _wrong_usage(error: typer.TyperException) -> int:
+    text = error.format_message()
+    if not text or type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{text}\n")
+        return WRONG_USAGE
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "postdate"
+    say_error(f"{text.rstrip('.')}; see `{where} --help`")
+    return error.exit_code
+
+
+def entry() -> None:
+    """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(main())
+
+
+__all__ = ["READER_GONE", "app", "entry", "main"]
