@@ -9,6 +9,7 @@ from postdate.model.envelope import EnvelopeForm, fits
 from postdate.model.headers import Headers
 from postdate.model.message import Message
 
+_EXCEPTION_INFO = "NServiceBus.ExceptionInfo."
 #: .NET cuts the exception's message here.
 _MESSAGE_CHARACTERS = 16_384
 #: Stack traces are cut so that the copy fits; tried in this order.
@@ -28,16 +29,17 @@ class Fault:
 def with_fault(message: Message, fault: Fault) -> Message:
     """A copy of the message with fault headers, cut so that it still fits the error queue.
 
-    Existing fault headers are overwritten: a message moved back by hand carries old ones.
+    Existing fault headers go: a message moved back by hand carries old ones.
     """
     error = fault.error
     trace = "".join(traceback.format_exception(error))
     text = str(error)[:_MESSAGE_CHARACTERS]
+    cause = error.__cause__ if error.__suppress_context__ else error.__context__
+    kept = {k: v for k, v in message.headers.items() if k != h.RETRIES and not k.startswith(_EXCEPTION_INFO)}
     copy = message
     for length in _TRACE_CHARACTERS:
-        cause = error.__cause__ if error.__suppress_context__ else error.__context__
         headers: Headers = {
-            **{k: v for k, v in message.headers.items() if k != h.RETRIES},
+            **kept,
             h.EXCEPTION_TYPE: _type_name(error),
             **({h.INNER_EXCEPTION_TYPE: _type_name(cause)} if cause is not None else {}),
             h.EXCEPTION_HELP_LINK: None,

@@ -1,0 +1,122 @@
+"""The plan of a page: a message is never early, hidden no longer than needed, and late by less than a second."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unit_cases import due_times, examples, near_times
+
+from postdate.core.plan import HandOver, Refuse, Wait, hidden_seconds, plan, ready
+from postdate.model.delayed import DelayedMessage, DelayedRow, UnreadableRow
+from postdate.model.keys import RowKey
+from postdate.model.limits import MAX_HIDDEN_SECONDS
+from postdate.model.message import Message
+
+NOW = datetime(2026, 3, 1, 7, 0, tzinfo=UTC)
+WEEK = timedelta(seconds=MAX_HIDDEN_SECONDS)
+SECOND = timedelta(seconds=1)
+KEY = RowKey("2026030107", "x")
+
+lookaheads = st.timedeltas(timedelta(0), timedelta(days=30)) | st.sampled_from(
+    [timedelta(0), timedelta(seconds=30)]
+)
+steps_of_time = st.timedeltas(timedelta(days=-9), timedelta(days=9)) | st.timedeltas(-2 * SECOND, 2 * SECOND)
+
+
+def row(due_at: datetime, next_attempt_at: datetime | None = None) -> DelayedRow:
+    return DelayedRow(
+        KEY, "etag", DelayedMessage(Message("id", {}), "orders", due_at, next_attempt_at=next_attempt_at)
+    )
+
+
+def broken(due_at: datetime | None, next_attempt_at: datetime | None = None) -> UnreadableRow:
+    return UnreadableRow(KEY, "etag", "why", {}, due_at, next_attempt_at=next_attempt_at)
+
+
+@given(due_times | near_times, steps_of_time, lookaheads, st.none() | steps_of_time)
+@examples(150)
+def test_no_message_appears_early_or_a_second_late(due_at, ahead, lookahead, backed_off):
+    try:
+        now = due_at - ahead
+        next_attempt_at = None if backed_off is None else now + backed_off
+    except OverflowError:
+        return
+    (step,) = plan([row(due_at, next_attempt_at)], now=now, lookahead=lookahead)
+    if isinstance(step, HandOver):
+        hidden = hidden_seconds(due_at, now)
+        assert 0 <= hidden <= MAX_HIDDEN_SECONDS
+        visible_at = now + hidden * SECOND
+        assert visible_at >= due_at
+        assert visible_at < max(due_at, now) + SECOND
+        assert due_at - now <= lookahead
+        assert next_attempt_at is None or next_attempt_at <= now
+    else:
+        assert isinstance(step, Wait)
+        assert step.until > now
+        assert step.until <= max(due_at, next_attempt_at or due_at)
+
+
+@given(near_times, near_times)
+@examples(60)
+def test_a_message_is_hidden_for_as_few_whole_seconds_as_will_do(due_at, now):
+    hidden = hidden_seconds(due_at, now)
+    assert now + hidden * SECOND >= due_at
+    assert hidden == 0 or now + (hidden - 1) * SECOND < due_at
+
+
+def test_what_is_due_is_not_hidden():
+    assert hidden_seconds(NOW, NOW) == 0
+    assert hidden_seconds(NOW - timedelta(days=400_000), NOW) == 0
+    assert hidden_seconds(NOW + timedelta(microseconds=1), NOW) == 1
+    assert hidden_seconds(NOW + SECOND, NOW) == 1
+
+
+def test_nothing_is_hidden_for_longer_than_a_queue_can():
+    assert hidden_seconds(NOW + WEEK, NOW) == MAX_HIDDEN_SECONDS
+    assert hidden_seconds(NOW + 2 * WEEK, NOW) == MAX_HIDDEN_SECONDS
+
+
+def test_a_lookahead_of_more_than_a_queue_can_hide_counts_as_that():
+    early = row(NOW + WEEK + SECOND)
+    assert plan([early], now=NOW, lookahead=timedelta(days=30)) == [Wait(early, NOW + SECOND)]
+    assert plan([early], now=NOW + SECOND, lookahead=timedelta(days=30)) == [HandOver(early)]
+
+
+def test_a_page_gets_a_step_for_each_row_in_its_order():
+    rows = [
+        row(NOW - SECOND),
+        broken(None),
+        row(NOW + timedelta(seconds=30)),
+        row(NOW + timedelta(seconds=31)),
+        broken(NOW + timedelta(hours=1)),
+    ]
+    steps = plan(iter(rows), now=NOW, lookahead=timedelta(seconds=30))
+    assert [type(step) for step in steps] == [HandOver, Refuse, HandOver, Wait, Wait]
+    assert [step.row for step in steps] == rows
+    assert plan([], now=NOW, lookahead=timedelta(0)) == []
+
+
+def test_a_row_that_failed_waits_for_its_next_attempt_and_for_the_lookahead():
+    lookahead = timedelta(seconds=30)
+    soon, later = NOW + timedelta(seconds=5), NOW + timedelta(hours=1)
+    assert ready(row(NOW, soon), lookahead) == soon
+    assert ready(row(later, soon), lookahead) == later - lookahead
+    assert ready(row(NOW, None), lookahead) == NOW - lookahead
+
+
+def test_an_unreadable_row_is_refused_when_it_is_due_and_not_again_before_its_next_attempt():
+    lookahead = timedelta(0)
+    assert ready(broken(None), lookahead) is None
+    assert ready(broken(NOW), lookahead) == NOW
+    assert ready(broken(None, NOW), lookahead) == NOW
+    failed = broken(NOW, NOW + SECOND)
+    assert plan([failed], now=NOW, lookahead=lookahead) == [Wait(failed, NOW + SECOND)]
+    assert plan([failed], now=NOW + SECOND, lookahead=lookahead) == [Refuse(failed)]
+
+
+@pytest.mark.parametrize("due_at", [datetime(1601, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+def test_rows_at_the_ends_of_the_calendar_do_not_break_the_plan(due_at):
+    for now in (NOW, datetime(9998, 12, 31, tzinfo=UTC)):
+        (step,) = plan([row(due_at)], now=now, lookahead=timedelta(days=6))
+        assert isinstance(step, HandOver if due_at < now else Wait)
