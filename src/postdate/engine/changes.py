@@ -149,10 +149,18 @@ class Changes:
         parsed = parse_handle(handle)
         if (at is None) == (delay is None):
             raise UsageError("pass either at or delay")
-        due_at = check_due_time(at) if at is not None else due_after(delay, self._clock.now())
+
+        def due() -> datetime:
+            return check_due_time(at) if at is not None else due_after(delay, self._clock.now())
+
+        due_at = due()
         if isinstance(parsed, QueueHandle):
             return await self._move_in_queue(parsed, due_at)
-        return await self._move_row(parsed, due_at)
+        row = await self._read(parsed)
+        if row is None:
+            return RescheduleResult(RescheduleOutcome(await self._gone(parsed)))
+        # Anew: a delay counts by the service's clock, which the first answer tells.
+        return await self._move_row(parsed, row, due())
 
     async def get(self, handle: str) -> ScheduledMessage | None:
         """The message as it waits, or None: handed over, cancelled, moved or never there.
@@ -227,10 +235,7 @@ class Changes:
                 return row
         raise OutcomeUnknown("the row keeps changing; try again")
 
-    async def _move_row(self, handle: RowHandle, due_at: datetime) -> RescheduleResult:
-        row = await self._read(handle)
-        if row is None:
-            return RescheduleResult(RescheduleOutcome(await self._gone(handle)))
+    async def _move_row(self, handle: RowHandle, row: Row, due_at: datetime) -> RescheduleResult:
         if not isinstance(row, DelayedRow):
             raise UsageError(f"the row can't be read ({row.reason}), so it can't be moved; cancel it instead")
         if row.delayed.due_at == due_at:

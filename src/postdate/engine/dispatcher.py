@@ -197,6 +197,11 @@ class Dispatcher:
 
     async def _service_failed(self, row: DelayedRow, error: StorageError) -> Dispatched:
         self._on_busy(error)
+        if self._settings.removed_first and isinstance(error, OutcomeUnknown):
+            # It may have been sent, and at most once means not again.
+            attempts = row.delayed.failure_count
+            self._tell_failed(row, error, attempts, counted=False, next_attempt_at=None)
+            return Dispatched(Outcome.FAILED)
         place = (row.key.partition, row.key.row)
         failures = self._service_failures.pop(place, 0) + 1
         self._service_failures[place] = failures

@@ -186,20 +186,23 @@ class Intake:
     # --- checks -----------------------------------------------------------------------------------
 
     async def _check(self, outgoing: Outgoing, *, delayed: bool = True) -> _Checked:
-        now = self._clock.now()
-        due_at = _due_time(outgoing, now) if delayed else now
+        if delayed:
+            _due_time(outgoing, self._clock.now())  # refused before anything is asked of the service
         parse_destination(outgoing.destination)
         given = check_headers(outgoing.headers)
         message_id = _message_id(outgoing.message_id, given)
         time_to_live = _time_to_live(outgoing.expires_after)
         body = encode_body(outgoing.body)
+        if self._settings.check_destinations:
+            await self.check_destination(outgoing.destination)
+        # Only now: a delay counts by the service's clock, which the first answer tells.
+        now = self._clock.now()
+        due_at = _due_time(outgoing, now) if delayed else now
         headers = self._headers(given, message_id, body, now=now, due_at=due_at if due_at > now else None)
         if time_to_live is not None:
             headers[h.TIME_TO_BE_RECEIVED] = h.format_timespan(time_to_live)
         message, payload = self._sized(Message(message_id, headers, body.content), outgoing.destination)
         check_headers_size({**message.headers, h.TERM: _TERM_PLACEHOLDER})
-        if self._settings.check_destinations:
-            await self.check_destination(outgoing.destination)
         return _Checked(
             DelayedMessage(
                 message=message,
