@@ -12,6 +12,7 @@ message in the old row, in the held one, or in both (then it may be delivered tw
 """
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,7 +20,7 @@ from enum import StrEnum
 from postdate.clock import Clock
 from postdate.core.plan import hidden_seconds
 from postdate.engine.handover import HandOverTo
-from postdate.errors import OutcomeUnknown, UsageError
+from postdate.errors import OutcomeUnknown, StorageError, UsageError
 from postdate.events import Cancelled, Events, Rescheduled
 from postdate.model import headers as h
 from postdate.model.delayed import DelayedMessage, DelayedRow, Row
@@ -246,9 +247,14 @@ class Changes:
         if moved.payload_ref is not None:
             await self._backend.payloads.keep(moved.payload_ref, keep_until=due_at + self._retention)
         held = replace(moved, next_attempt_at=max(due_at, self._clock.now()) + _HOLD)
-        added = (await self._backend.store.add([held]))[0]
+        try:
+            added = (await self._backend.store.add([held]))[0]
+            answer = await self._take(handle)
+        except StorageError:
+            with suppress(StorageError):
+                await self._undo(handle, held)
+            raise
         new_row = DelayedRow(added.key, added.etag, held)
-        answer = await self._take(handle)
         if isinstance(answer, CancelOutcome):
             if added.created:  # ours; a row that somebody else moved there stays
                 await self._backend.store.remove([new_row])
@@ -256,6 +262,13 @@ class Changes:
         result = await self._let_go(moved, new_row, added)
         self._events.emit(Rescheduled(moved.message.message_id, row.delayed.due_at, due_at))
         return result
+
+    async def _undo(self, handle: RowHandle, held: DelayedMessage) -> None:
+        """Take the held row back, if the old one is surely there still."""
+        new = await self._backend.store.get(held.key)
+        ours = isinstance(new, DelayedRow) and new.delayed.next_attempt_at == held.next_attempt_at
+        if new is not None and ours and await self._read(handle) is not None:
+            await self._backend.store.remove([new])
 
     async def _let_go(self, moved: DelayedMessage, held: DelayedRow, added: AddResult) -> RescheduleResult:
         """The old row is gone: release the new one, or hand it over where it is due soon."""
