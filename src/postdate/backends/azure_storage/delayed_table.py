@@ -7,7 +7,6 @@ its key is deterministic; a delete is looked into, since a repeat could not tell
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
