@@ -30,7 +30,12 @@ _SHOWN_CHARACTERS = 80
 
 
 def shown(value: object) -> str:
-    """A value as errors quote it: its repr, cut where it is long."""
+    """A value as errors quote it: its repr, cut where it is long; nothing of a text that may hold a key.
+
+    Connection strings, signed URLs and keys all have a `=`, and are easily passed in the wrong place.
+    """
+    if isinstance(value, str) and "=" in value:
+        return "…"
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 

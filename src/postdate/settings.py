@@ -3,6 +3,8 @@
 This is the only module that reads the environment, and it does so when asked, never at import.
 """
 
+# Longer than the limit: every setting stands here with its meaning, and nobody else reads the environment.
+
 import os
 import re
 import tomllib
@@ -94,6 +96,11 @@ def _check_account(name: str, source: str = "") -> None:
         )
 
 
+def _check_no_key(name: str) -> None:
+    if "=" in name:
+        raise ConfigurationError("not a name; a connection string belongs into POSTDATE_CONNECTION")
+
+
 _NOT_PLAIN = "must end before the ?: what follows may be a key, and belongs into a connection string"
 _TEN_YEARS = timedelta(days=3650)
 _NAME_CHECKS: dict[str, Callable[[str], object]] = {
@@ -102,6 +109,8 @@ _NAME_CHECKS: dict[str, Callable[[str], object]] = {
     "delays_table": lambda table: names.delays_table("", table),
     "error_queue": names.destination,
     "account_name": _check_account,
+    "connection_name": _check_no_key,
+    "client_id": _check_no_key,
 }
 
 
@@ -233,7 +242,7 @@ class Settings(BaseSettings):
             raise ValueError(f"must be from 1 second to 7 days; it is {format_duration(value)}")
         return value
 
-    @field_validator("endpoint", "queue", "delays_table", "error_queue", "account_name")
+    @field_validator(*_NAME_CHECKS)
     @classmethod
     def _named(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None or (info.field_name == "endpoint" and not value):
@@ -435,12 +444,12 @@ def explain_settings(settings: Settings, given: dict[str, object] | None = None)
 
 
 def show_value(value: object) -> str:
-    """A setting's value for people; a secret is masked."""
+    """A setting's value for people; a secret is masked, and what may be one in the wrong place."""
     if value is None:
         return ""
     if isinstance(value, timedelta):
         return format_duration(value)
-    if isinstance(value, SecretStr):
+    if isinstance(value, SecretStr) or (isinstance(value, str) and "=" in value):
         return "********"
     if isinstance(value, bool):
         return str(value).lower()

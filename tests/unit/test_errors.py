@@ -45,3 +45,13 @@ def test_a_value_is_shown_in_a_line_of_bounded_length():
     assert shown("x" * 78) == "'" + "x" * 78 + "'"
     assert len(shown("x" * 10_000)) == 80
     assert shown("x" * 10_000).endswith("…")
+
+
+def test_a_text_that_may_hold_a_key_is_not_shown():
+    for secret in (
+        "AccountKey=c2VjcmV0",
+        "https://acme.queue.core.windows.net/?sig=c2VjcmV0",
+        "c2VjcmV0LWtleQ==",
+    ):
+        assert shown(secret) == "…"
+    assert shown({"a": 1}) == "{'a': 1}"

@@ -35,15 +35,10 @@ def delays_table(endpoint: str, override: str | None = None) -> str:
         return "delays" + hashlib.sha1(name, usedforsecurity=False).hexdigest()
     if not _TABLE.fullmatch(override) or override.lower() == "tables":
         raise ConfigurationError(
-            f"the delays table {_shown(override)} is not a table name: it takes 3 to 63 letters and digits, "
+            f"the delays table {shown(override)} is not a table name: it takes 3 to 63 letters and digits, "
             "the first a letter"
         )
     return override.lower()
-
-
-def _shown(name: object) -> str:
-    """A name as errors quote it: nothing of it where it may hold a key (connection string, SAS URL)."""
-    return "…" if isinstance(name, str) and re.search("[=;]", name) else shown(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +62,13 @@ def split_address(text: str) -> Address:
     given: object = text  # callers without a type checker pass anything
     if not isinstance(given, str):
         raise InvalidDestination(
-            f"destination {_shown(given)} is not text but {type(given).__name__}; write queue or queue@alias"
+            f"destination {shown(given)} is not text but {type(given).__name__}; write queue or queue@alias"
         )
     # The text itself: a str enum's member formats as the member's name.
     queue, _, alias = str.__str__(given).partition("@")
     if re.search("[=;]", given):
         raise InvalidDestination(
-            f"destination {_shown(queue)}{'@…' if alias else ''} carries a connection string; register it as "
+            f"destination {shown(queue)}{'@…' if alias else ''} carries a connection string; register it as "
             "an alias (POSTDATE_ALIASES) and write queue@alias"
         )
     if not queue.strip():
@@ -90,13 +85,13 @@ def check_queue(name: str) -> str:
     low, high = _QUEUE_LENGTH
     if not low <= len(name) <= high:
         raise InvalidDestination(
-            f"queue name {_shown(name)} has {len(name)} characters; it takes {low} to {high}"
+            f"queue name {shown(name)} has {len(name)} characters; it takes {low} to {high}"
         )
     if not _QUEUE.fullmatch(name):
         better = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        hint = f"; did you mean {better!r}?" if len(better) >= low and _shown(name) != "…" else ""
+        hint = f"; did you mean {better!r}?" if len(better) >= low and "=" not in name else ""
         raise InvalidDestination(
-            f"queue name {_shown(name)} is not valid: lower-case letters, digits, single inner dashes{hint}"
+            f"queue name {shown(name)} is not valid: lower-case letters, digits, single inner dashes{hint}"
         )
     return name
 
