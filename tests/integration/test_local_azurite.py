@@ -263,8 +263,8 @@ def test_the_well_known_ports_serve_the_short_connection_string():
                 assert list(queues.list_queues()) == []
     except AzuriteError as error:
         # Somebody's own Azurite runs on this machine; the message is then what is tested.
-        assert "port 1000" in str(error)  # noqa: PT017
-        assert "already in use" in str(error)  # noqa: PT017
+        assert "port 1000" in str(error)
+        assert "already in use" in str(error)
 
 
 INSTALL = "from postdate.local.node import ensure_azurite, find_node; print(ensure_azurite(find_node()))"
