@@ -304,5 +304,5 @@ class Events:
         for observer in self._observers:
             try:
                 observer(event)
-            except Exception:
+            except Exception:  # noqa: BLE001 - whatever an observer raises, the others and the engine go on
                 _log.exception("observer %r failed on %s", observer, event.name)

@@ -25,7 +25,7 @@ _REMOVED = "_postdate_removed"
 
 
 def note_removed(error: BaseException, answers: Sequence[bool | None]) -> None:
-    """Keep with an error that `DelayedStore.remove` raises what had been done; None: not tried, or unknown."""
+    """Keep with an error of `DelayedStore.remove` what had been done; None: not tried, or unknown."""
     setattr(error, _REMOVED, list(answers))
 
 
