@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from postdate.errors import PostdateError
 from postdate.model.delayed import DelayedMessage, DelayedRow, Row
 from postdate.model.keys import RowKey
 
@@ -17,7 +18,7 @@ from postdate.model.keys import RowKey
 Guard = Callable[[], bool]
 
 
-class LeaseLost(Exception):  # noqa: N818 - an event of the protocol, not a user's error
+class LeaseLost(Exception):
     """The guard said no: nothing was sent."""
 
 
@@ -313,6 +314,13 @@ class Backend(Protocol):
         """What this is and where, for people: never a secret."""
         ...
 
+    async def reach(self) -> Mapping[str, PostdateError | None]:
+        """One cheap request to each service, by its name; what went wrong, or None.
+
+        A table, container or queue that is missing is an answer all the same. Nothing is raised.
+        """
+        ...
+
     async def close(self) -> None:
         """Close connections. Safe to call twice."""
         ...
@@ -330,8 +338,8 @@ __all__ = [
     "PayloadStore",
     "QueueReceiver",
     "QueueSender",
-    "Received",
     "Receipt",
+    "Received",
     "note_removed",
     "removed_before",
 ]

@@ -12,6 +12,7 @@ from postdate.cli.cancel import cancel
 from postdate.cli.command import shared_callback
 from postdate.cli.config import config
 from postdate.cli.deliver_due import deliver_due
+from postdate.cli.doctor import doctor
 from postdate.cli.failures import (
     DONE,
     FAILED,
@@ -75,6 +76,7 @@ for _name, _function in {
     "stats": stats,
     "leader": leader,
     "config": config,
+    "doctor": doctor,
     "version": show_version,
 }.items():
     if _function is not None:

@@ -10,6 +10,7 @@ from postdate.backends.memory.payloads import MemoryPayloads, PayloadSlot
 from postdate.backends.memory.queues import MemoryQueues, QueueSlot
 from postdate.backends.memory.table import MemoryTable, TableSlot
 from postdate.clock import Clock
+from postdate.errors import PostdateError
 
 
 class MemoryAccount:
@@ -37,6 +38,10 @@ class MemoryBackend:
     def description(self) -> Mapping[str, str]:
         """Says that nothing here outlives the process."""
         return {"backend": "memory", "lifetime": "this process"}
+
+    async def reach(self) -> Mapping[str, PostdateError | None]:
+        """Nothing here can be out of reach."""
+        return {}
 
     async def close(self) -> None:
         """Nothing to close."""
