@@ -161,6 +161,56 @@ async def test_a_service_that_is_down_is_told_with_the_way_out(rig):
         await rig.backend.lease.release()
 
 
+async def test_who_never_acquired_has_nothing_to_release(rig):
+    await rig.backend.lease.release()
+    assert rig.faults.calls == []
+
+
+async def test_a_cancelled_acquire_lets_go_of_what_it_took(rig):
+    held = rig.faults.on("blob.put").hold()
+    task = asyncio.create_task(acquire(rig.backend.lease))
+    await held.reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await acquire(rig.backend.new_lease()) == 1
+
+
+async def test_a_failure_while_letting_go_does_not_hide_the_first_one(rig):
+    rig.faults.on("blob.put").respond(503, "ServerBusy")
+    rig.faults.on("lease.release").refuse_connection()
+    with pytest.raises(ServiceBusy):
+        await acquire(rig.backend.lease)
+    assert await rig.backend.lease.renew() is False
+    assert await acquire(rig.backend.lease) == 1  # its own lease, which it could not give back
+
+
+async def test_breaking_and_looking_tell_what_stands_in_the_way(rig):
+    assert await rig.backend.new_lease().break_lease() is False
+    assert await acquire(rig.backend.lease) == 1
+    rig.faults.on("lease.break").respond(503, "ServerBusy")
+    with pytest.raises(ServiceBusy):
+        await rig.backend.lease.break_lease()
+    rig.faults.on("container.look").respond(503, "ServerBusy")
+    with pytest.raises(ServiceBusy):
+        await rig.backend.lease.holder()
+    rig.faults.on("blob.get").break_connection()
+    with pytest.raises(StorageUnreachable):
+        await rig.backend.lease.holder()
+
+
+async def test_terms_that_others_keep_writing_over_are_given_up(rig, container):
+    numbers = iter(range(10, 99))
+
+    async def interfere(_):
+        await container.upload_blob(LEADER_BLOB, f'{{"term":{next(numbers)}}}'.encode(), overwrite=True)
+
+    rig.faults.on("blob.put", times=99).before(interfere)
+    with pytest.raises(ServiceBusy, match="changed by others"):
+        await acquire(rig.backend.lease)
+    assert await rig.backend.lease.renew() is False
+
+
 # Publishing
 
 

@@ -260,16 +260,38 @@ async def test_a_service_that_is_down_surely_heard_nothing(rig):
         await rig.backend.store.add([delayed(9)])
 
 
+async def test_rows_that_come_and_go_do_not_keep_a_call_for_ever(rig):
+    rig.faults.on("table.insert", times=99).respond(409, "EntityAlreadyExists")
+    with pytest.raises(ServiceBusy, match="come and go"):
+        await rig.backend.store.add([delayed()])
+
+
 # Updating
 
 
-async def test_an_update_whose_answer_is_lost_is_recognised_as_ours(rig):
+async def test_an_update_whose_answer_is_lost_is_unknown_since_others_write_such_figures_too(rig):
     (row,) = await rig.add(1)
     rig.faults.on("table.merge").lose_answer()
-    etag = await rig.backend.store.update(row, failure_count=3, next_attempt_at=DUE + HOUR)
+    with pytest.raises(OutcomeUnknown):
+        await rig.backend.store.update(row, failure_count=3, next_attempt_at=DUE + HOUR)
     (now,) = await rig.rows()
-    assert etag == now.etag
     assert now.delayed.failure_count == 3
+    assert rig.faults.count("table.merge") == 1
+
+
+async def test_an_update_of_a_row_that_went_while_the_answer_was_lost_answers_none(rig):
+    (row,) = await rig.add(1)
+    rig.faults.on("table.merge").break_connection()
+    key = row.key
+    rig.faults.on("table.get").before(lambda _: rig.plain.delete_entity(key.partition, key.row))
+    assert await rig.backend.store.update(row, failure_count=3, next_attempt_at=None) is None
+
+
+async def test_an_update_while_the_service_is_busy_is_told_and_not_repeated(rig):
+    (row,) = await rig.add(1)
+    rig.faults.on("table.merge").respond(503, "ServerBusy")
+    with pytest.raises(ServiceBusy):
+        await rig.backend.store.update(row, failure_count=3, next_attempt_at=None)
     assert rig.faults.count("table.merge") == 1
 
 

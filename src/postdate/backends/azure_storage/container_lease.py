@@ -62,6 +62,8 @@ class ContainerLease:
         # answer was lost takes the very lease that the lost one may have taken.
         self._id = str(uuid.uuid4())
         self._held = False
+        # From the first word of an acquire until the service has told that we have no lease.
+        self._may_hold = False
 
     async def create(self) -> bool:
         """Create the container, private, and for a blob's lease the blob; True if anything was missing."""
@@ -75,6 +77,7 @@ class ContainerLease:
 
         Creates what carries the lease where it is missing, as .NET endpoints do.
         """
+        self._may_hold = True
         try:
             taken = await self._take(duration_s)
         except CALL_ERRORS as error:
@@ -116,6 +119,8 @@ class ContainerLease:
 
         Also after an acquire whose outcome is unknown: it may have been taken.
         """
+        if not self._may_hold:
+            return
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 await self._lease().release(**_LEASE_CALL)
@@ -262,7 +267,7 @@ class ContainerLease:
 
     def _forget(self) -> None:
         """The lease is over: the next one gets an id of its own, which late calls of this one can't touch."""
-        self._held = False
+        self._held = self._may_hold = False
         self._id = str(uuid.uuid4())
 
     def _lease(self) -> BlobLeaseClient:

@@ -187,7 +187,13 @@ class DelayedTable(TableQueries):
             )
 
     async def update(self, row: Row, *, failure_count: int, next_attempt_at: datetime | None) -> str | None:
-        """Write attempts and next-try time of this version of the row; its new etag, or None."""
+        """Write attempts and next-try time of this version of the row; its new etag, or None.
+
+        A lost answer is looked into, and where nothing was written, the write is repeated.
+
+        Raises:
+            OutcomeUnknown: the row now holds these very figures, and somebody else may have written them.
+        """
         for last_try in (False, True):
             try:
                 return await self._write_attempts(row, failure_count, next_attempt_at)
@@ -200,9 +206,9 @@ class DelayedTable(TableQueries):
                 if now is None:
                     return None
                 if now.etag != row.etag:
-                    # What we wanted to write stands there: nobody else writes these figures.
-                    written = _attempts(now) == (failure_count, next_attempt_at)
-                    return now.etag if written else None
+                    if _attempts(now) != (failure_count, next_attempt_at):
+                        return None
+                    raise self._translated(error, "updating a row of") from error
         raise AssertionError("unreachable")
 
     async def _write_attempts(self, row: Row, failure_count: int, next_attempt_at: datetime | None) -> str:
