@@ -132,7 +132,7 @@ NAIVE = datetime(2026, 1, 1)
         ({"delay": float("inf")}, InvalidDueTime, "inf"),
         ({"delay": timedelta.max}, InvalidDueTime, "9998"),
         ({"delay": "soon"}, InvalidDueTime, "soon"),
-        ({"delay": 1, "at": datetime.now(UTC)}, InvalidDueTime, "either"),
+        ({"delay": 1, "at": datetime(2026, 1, 1, tzinfo=UTC)}, InvalidDueTime, "either"),
         ({}, InvalidDueTime, "delay"),
         ({"delay": 1, "destination": ""}, InvalidDestination, "names no queue"),
         ({"delay": 1, "destination": "a" * 64}, InvalidDestination, "64 characters"),
