@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from postdate.endpoint import Endpoint
-    from postdate.engine.changes import CancelOutcome, RescheduleResult, ScheduledMessage
-    from postdate.engine.intake import Outgoing, ScheduledMany
+    from postdate.engine.acceptance import Outgoing
+    from postdate.engine.changes import CancelOutcome, RescheduleResult
+    from postdate.engine.intake import ScheduledMany
+    from postdate.engine.lookup import ScheduledMessage
     from postdate.engine.poller import PassResult
     from postdate.engine.reception import Delivery
     from postdate.errors import (
@@ -27,12 +29,12 @@ _HOMES = {
     "Delivery": "postdate.engine.reception",
     "DestinationNotFound": "postdate.errors",
     "Endpoint": "postdate.endpoint",
-    "Outgoing": "postdate.engine.intake",
+    "Outgoing": "postdate.engine.acceptance",
     "PassResult": "postdate.engine.poller",
     "PostdateError": "postdate.errors",
     "RescheduleResult": "postdate.engine.changes",
     "ScheduledMany": "postdate.engine.intake",
-    "ScheduledMessage": "postdate.engine.changes",
+    "ScheduledMessage": "postdate.engine.lookup",
     "Settings": "postdate.settings",
     "StorageError": "postdate.errors",
     "UsageError": "postdate.errors",

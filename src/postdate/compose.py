@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from postdate.clock import Clock, StorageClock, SystemClock
+from postdate.engine.acceptance import Acceptance, AcceptanceSettings
 from postdate.engine.changes import Changes
 from postdate.engine.dispatcher import Dispatcher, DispatchSettings
 from postdate.engine.elector import Elector
 from postdate.engine.gate import Gate
 from postdate.engine.handover import HandOverTo
 from postdate.engine.intake import Intake, IntakeSettings
+from postdate.engine.lookup import Lookup
 from postdate.engine.poller import Poller, PollSettings
 from postdate.engine.reception import Reception
 from postdate.engine.service import Service
@@ -39,6 +41,7 @@ class Parts:
     events: Events
     intake: Intake
     changes: Changes
+    lookup: Lookup
     reception: Reception
     elector: Elector
     service: Service
@@ -132,14 +135,18 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         clock,
         events,
         hand_over,
+        Acceptance(
+            AcceptanceSettings(
+                endpoint=settings.endpoint,
+                reply_to=settings.queue,
+                claim_check=settings.large_bodies is LargeBodies.CLAIM_CHECK,
+                envelope_form=settings.envelope_form,
+            )
+        ),
         IntakeSettings(
-            endpoint=settings.endpoint,
-            reply_to=settings.queue,
             lookahead=settings.lookahead,
-            claim_check=settings.large_bodies is LargeBodies.CLAIM_CHECK,
             payload_retention=settings.payload_retention,
             check_destinations=settings.check_destinations,
-            envelope_form=settings.envelope_form,
         ),
         wake=poller.wake,
     )
@@ -160,7 +167,16 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         batch=settings.receive_batch,
     )
     return Parts(
-        settings, clock, backend, events, intake, changes, reception, elector, Service(elector, poller)
+        settings=settings,
+        clock=clock,
+        backend=backend,
+        events=events,
+        intake=intake,
+        changes=changes,
+        lookup=Lookup(backend),
+        reception=reception,
+        elector=elector,
+        service=Service(elector, poller),
     )
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from postdate.clock import Clock
 from postdate.compose import Parts, open_parts
-from postdate.engine.changes import CancelOutcome, RescheduleResult, ScheduledMessage
-from postdate.engine.intake import Outgoing, ScheduledMany
+from postdate.engine.acceptance import Outgoing
+from postdate.engine.changes import CancelOutcome, RescheduleResult
+from postdate.engine.intake import ScheduledMany
+from postdate.engine.lookup import ScheduledMessage
 from postdate.engine.poller import PassResult
 from postdate.engine.reception import Delivery
 from postdate.errors import ConfigurationError, DelayedDeliveryDisabled
@@ -219,7 +221,7 @@ class Endpoint:
             InvalidHandle: the text is not a handle.
         """
         self._need_delayed_delivery()
-        return await self.parts.changes.get(handle)
+        return await self.parts.lookup.get(handle)
 
     def upcoming(
         self,
@@ -234,7 +236,7 @@ class Endpoint:
         Messages that lie in their queue already are not among them.
         """
         self._need_delayed_delivery()
-        return self.parts.changes.upcoming(start=start, end=end, destination=destination, limit=limit)
+        return self.parts.lookup.upcoming(start=start, end=end, destination=destination, limit=limit)
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
         """Serve until `stop` is set or the task is cancelled.

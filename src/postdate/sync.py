@@ -19,8 +19,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from postdate.endpoint import Endpoint as AsyncEndpoint
-from postdate.engine.changes import CancelOutcome, RescheduleResult, ScheduledMessage
-from postdate.engine.intake import Outgoing, ScheduledMany
+from postdate.engine.acceptance import Outgoing
+from postdate.engine.changes import CancelOutcome, RescheduleResult
+from postdate.engine.intake import ScheduledMany
+from postdate.engine.lookup import ScheduledMessage
 from postdate.engine.poller import PassResult
 from postdate.engine.reception import Delivery as AsyncDelivery
 from postdate.settings import Settings

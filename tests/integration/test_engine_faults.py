@@ -11,8 +11,8 @@ import pytest
 from postdate.backends.azure_storage.backend import open_backend
 from postdate.clock import StorageClock, SystemClock
 from postdate.compose import put_together
+from postdate.engine.acceptance import Outgoing
 from postdate.engine.changes import CancelOutcome
-from postdate.engine.intake import Outgoing
 from postdate.errors import OutcomeUnknown, ServiceBusy
 from postdate.events import (
     DispatchFailed,

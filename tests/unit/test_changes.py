@@ -8,7 +8,8 @@ import pytest
 from engine_cases import open_world
 
 from postdate import CancelOutcome, UsageError
-from postdate.engine.changes import RescheduleOutcome, State
+from postdate.engine.changes import RescheduleOutcome
+from postdate.engine.lookup import State
 from postdate.errors import OutcomeUnknown
 from postdate.model import headers as h
 from postdate.model.envelope import unwrap

@@ -9,7 +9,7 @@ import typer
 from postdate.cli.command import Call, command
 from postdate.cli.render import instant, relative
 from postdate.cli.times import End, Start, optional_instant
-from postdate.engine.changes import ScheduledMessage
+from postdate.engine.lookup import ScheduledMessage
 
 _TABLE_LIMIT = 50
 

@@ -12,7 +12,7 @@ from postdate.cli.command import Call, command
 from postdate.cli.leader import leader_fields
 from postdate.cli.render import instant, relative
 from postdate.endpoint import Endpoint
-from postdate.engine.changes import ScheduledMessage, State
+from postdate.engine.lookup import ScheduledMessage, State
 from postdate.errors import ConfigurationError, DestinationNotFound
 
 _HOUR = timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""Changing one's mind: cancel, reschedule, look up.
+"""Changing one's mind: cancel and reschedule.
 
 **When a row may be withdrawn.** The leader reads a row at `due - lookahead` by the service's clock at the
 earliest (its own estimate is never ahead). A row deleted before that instant can't have been read, so it is
@@ -11,7 +11,6 @@ the old one is deleted, which decides who wins; then the new one is let go. A cr
 message in the old row, in the held one, or in both (then it may be delivered twice).
 """
 
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -26,7 +25,6 @@ from postdate.model import headers as h
 from postdate.model.delayed import DelayedMessage, DelayedRow, Row
 from postdate.model.durations import check_due_time, due_after
 from postdate.model.handles import QueueHandle, RowHandle, format_handle, parse_handle
-from postdate.model.headers import Headers
 from postdate.model.keys import due_time
 from postdate.model.limits import MAX_HIDDEN_SECONDS
 from postdate.ports import AddResult, Backend, Receipt
@@ -64,39 +62,8 @@ class RescheduleResult:
     due_at: datetime | None = None
 
 
-class State(StrEnum):
-    """Where a scheduled message is."""
-
-    WAITING = "waiting"
-    FAILING = "failing"
-    IN_QUEUE = "in queue"
-    UNREADABLE = "unreadable"
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduledMessage:
-    """A scheduled message as it can be seen now.
-
-    A message in its queue is hidden there: only what its handle tells is known, and it may be delivered
-    by now.
-    """
-
-    handle: str
-    state: State
-    destination: str
-    due_at: datetime | None
-    message_id: str | None = None
-    scheduled_at: datetime | None = None
-    headers: Headers | None = None
-    body: bytes | None = None
-    failure_count: int = 0
-    next_attempt_at: datetime | None = None
-    #: Why an unreadable row can't be read.
-    reason: str | None = None
-
-
 class Changes:
-    """Cancel, reschedule and look up by handle."""
+    """Cancel and reschedule by handle."""
 
     def __init__(
         self,
@@ -162,42 +129,6 @@ class Changes:
             return RescheduleResult(RescheduleOutcome(await self._gone(parsed)))
         # Anew: a delay counts by the service's clock, which the first answer tells.
         return await self._move_row(parsed, row, due())
-
-    async def get(self, handle: str) -> ScheduledMessage | None:
-        """The message as it waits, or None: handed over, cancelled, moved or never there.
-
-        Raises:
-            InvalidHandle: the text is not a handle.
-        """
-        parsed = parse_handle(handle)
-        if isinstance(parsed, QueueHandle):
-            return ScheduledMessage(handle, State.IN_QUEUE, parsed.destination, parsed.due_at)
-        row = await self._read(parsed)
-        return None if row is None else await self._with_body(view(row))
-
-    async def _with_body(self, message: ScheduledMessage) -> ScheduledMessage:
-        payload = (message.headers or {}).get(h.PAYLOAD)
-        if payload is None:
-            return message
-        return replace(message, body=await self._backend.payloads.get(payload))
-
-    async def upcoming(
-        self,
-        *,
-        start: datetime | None,
-        end: datetime | None,
-        destination: str | None,
-        limit: int | None,
-    ) -> AsyncIterator[ScheduledMessage]:
-        """Waiting rows in due order."""
-        count = 0
-        async for row in self._backend.store.upcoming(start=start, end=end):
-            if limit is not None and count >= limit:
-                return
-            message = view(row)
-            if destination is None or message.destination.lower() == destination.lower():
-                count += 1
-                yield message
 
     # --- rows -------------------------------------------------------------------------------------
 
@@ -321,33 +252,6 @@ class Changes:
         self._events.emit(Rescheduled(None, handle.due_at, due_at))
         moved = replace(handle, native_id=again.native_id, pop_receipt=again.pop_receipt, due_at=due_at)
         return RescheduleResult(RescheduleOutcome.MOVED, format_handle(moved), due_at)
-
-
-def view(row: Row) -> ScheduledMessage:
-    """A row as users see it."""
-    handle = format_handle(RowHandle(row.key))
-    if not isinstance(row, DelayedRow):
-        destination = row.properties.get("Destination")
-        return ScheduledMessage(
-            handle,
-            State.UNREADABLE,
-            destination if isinstance(destination, str) else "",
-            row.due_at,
-            reason=row.reason,
-        )
-    delayed = row.delayed
-    return ScheduledMessage(
-        handle=handle,
-        state=State.FAILING if delayed.failure_count else State.WAITING,
-        destination=delayed.destination,
-        due_at=delayed.due_at,
-        message_id=delayed.message.message_id,
-        scheduled_at=delayed.scheduled_at,
-        headers=delayed.message.headers,
-        body=delayed.message.body,
-        failure_count=delayed.failure_count,
-        next_attempt_at=delayed.next_attempt_at,
-    )
 
 
 def _due(row: Row, handle: RowHandle) -> datetime:
