@@ -14,7 +14,7 @@ from postdate.model.message import JSON_TYPE
 Destination = Annotated[str, typer.Argument(help="queue, or queue@alias for a further account.")]
 Body = Annotated[str | None, typer.Argument(help="The body as text; - reads it from stdin.")]
 BodyFile = Annotated[
-    Path | None, typer.Option("--body-file", help="Read the body from a file.", dir_okay=False)
+    Path | None, typer.Option("--body-file", help="Read the body from a file.", exists=True, dir_okay=False)
 ]
 JsonBody = Annotated[bool, typer.Option("--json-body", help="The body is JSON; sent with that content type.")]
 HeaderOptions = Annotated[

@@ -34,9 +34,10 @@ async def leader(
             if record is not None and not call.out.json:
                 call.out.text(f"since: {relative(record.since, now)}")
             return
-        if not yes:
+        held = record is None or record.leased
+        if held and not yes:
             _ask(record)
-        broken = await lease.break_lease()
+        broken = held and await lease.break_lease()
     if call.out.json:
         call.out.line({**leader_fields(record), "broken": broken})
     else:

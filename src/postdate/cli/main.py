@@ -12,6 +12,7 @@ from postdate.cli.cancel import cancel
 from postdate.cli.command import shared_callback
 from postdate.cli.config import config
 from postdate.cli.deliver_due import deliver_due
+from postdate.cli.demo import demo
 from postdate.cli.doctor import doctor
 from postdate.cli.failures import (
     DONE,
@@ -40,11 +41,6 @@ _EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 storage unreachable."
 )
 
-try:
-    from postdate.cli.demo import demo
-except ImportError:  # until it is there
-    demo = None  # type: ignore[assignment]
-
 app = typer.Typer(
     name="postdate",
     no_args_is_help=True,
@@ -60,9 +56,9 @@ def postdate() -> None:
     """Deliver messages when they are due, on nothing but an Azure Storage account."""
 
 
-for _name, _function in {
+#: Every command, by name, in the order of the help.
+COMMANDS = {
     "azurite": azurite,
-    "demo": demo,
     "setup": setup,
     "run": run,
     "deliver-due": deliver_due,
@@ -77,10 +73,11 @@ for _name, _function in {
     "leader": leader,
     "config": config,
     "doctor": doctor,
+    "demo": demo,
     "version": show_version,
-}.items():
-    if _function is not None:
-        app.command(_name)(_function)
+}
+for _name, _function in COMMANDS.items():
+    app.command(_name)(_function)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

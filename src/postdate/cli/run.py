@@ -27,11 +27,10 @@ async def run(
     log_to_stderr(logging.DEBUG if call.verbose else logging.INFO, log_format)
     with stop_signals() as stop:
         async with call.endpoint() as endpoint:
-            backend = endpoint.parts.backend
             if not endpoint.settings.disable_delayed_delivery:
                 # Better one clear line now than a loop of warnings: is everything there, and may we?
-                await backend.store.next_due()
-                await backend.lease.holder()
-            _log.info("endpoint %r serves; SIGTERM or Ctrl-C stops it", endpoint.settings.endpoint)
+                await endpoint.parts.backend.store.next_due()
+                await endpoint.parts.backend.lease.holder()
+                _log.info("endpoint %r serves; SIGTERM or Ctrl-C stops it", endpoint.settings.endpoint)
             await endpoint.run(stop)
         _log.info("stopped")
