@@ -19,7 +19,7 @@ from postdate.cli.render import note
 from postdate.demo.play import Options, Snapshot, play
 from postdate.demo.summary import Summary
 from postdate.errors import UsageError
-from postdate.model.durations import parse_duration
+from postdate.settings import explain_settings
 
 #: Seconds between two lines where there is no terminal.
 _LINE_EVERY = 4.0
@@ -71,8 +71,11 @@ def _options(call: Call, messages: int, seconds: float) -> Options:
     others = sorted(set(call.given) - _TAKEN)
     if others:
         raise UsageError(f"the demo brings its own settings; leave out {', '.join(others)}")
-    lookahead = call.given.get("lookahead")
-    return Options(messages, seconds, None if lookahead is None else parse_duration(lookahead))
+    settings = call.settings()
+    sources = {line.name: line.source for line in explain_settings(settings, dict(call.given))}
+    # Our default is another one than that of the setting.
+    lookahead = None if sources["lookahead"] == "default" else settings.lookahead
+    return Options(messages, seconds, lookahead)
 
 
 async def _until_signalled(options: Options, *, json: bool) -> Summary:

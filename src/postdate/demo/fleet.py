@@ -35,7 +35,7 @@ class Fleet:
     async def __aenter__(self) -> Self:
         try:
             for _ in range(PROCESSES):
-                self._processes.append(await start_process(self._settings, listener=self._hear))
+                self._processes.append(await start_process(self._settings, self._hear))
         except BaseException:
             await stop_all(self._processes)
             raise
@@ -53,7 +53,9 @@ class Fleet:
     @property
     def leader(self) -> ServingProcess | None:
         """The process that leads, by its own word."""
-        return next((one for one in self._processes if one.running and one.term is not None), None)
+        return next(
+            (one for one in self._processes if one.exit_status is None and one.term is not None), None
+        )
 
     def kill_leader_after(self, handed_over: int) -> None:
         """SIGKILL whoever hands over the row with this number, as soon as its word of it is here."""
@@ -98,8 +100,8 @@ class Fleet:
     def check(self) -> None:
         """Raise if a process ended that was not killed."""
         for one in self._processes:
-            if not one.running and one is not self.killed:
+            if one.exit_status is not None and one is not self.killed:
                 raise ProcessFailed(
-                    f"`postdate run` (process {one.pid}) ended by itself with exit status "
-                    f"{one.process.returncode}; it said: {one.said or 'nothing'}"
+                    f"`postdate run` (process {one.pid}) ended by itself with exit status {one.exit_status}; "
+                    f"it said: {one.said}"
                 )

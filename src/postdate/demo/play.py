@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from pydantic import SecretStr
 
-from postdate import Endpoint, Settings, load_settings
+from postdate import Endpoint, Settings
 from postdate.demo.actors import DOOMED_QUEUE, Sender, collect_failures, consume
 from postdate.demo.fleet import PROCESSES, Fleet
 from postdate.demo.ledger import Ledger, percentile
@@ -105,7 +105,7 @@ def settings_for(options: Options, connection: str) -> Settings:
     }
     if options.lookahead is not None:
         values["lookahead"] = options.lookahead
-    return load_settings(**values)
+    return Settings(**values)
 
 
 class _Show:

@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -37,8 +37,9 @@ class ProcessFailed(PostdateError):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One event that a process told, and when we heard it (monotonic seconds)."""
+    """One log record of a process, and when we heard it (monotonic seconds)."""
 
+    #: Of the event; "log" for a record that is none.
     name: str
     values: Mapping[str, Any]
     heard_at: float
@@ -47,38 +48,36 @@ class Told:
 Listener = Callable[["ServingProcess", Told], None]
 
 
-@dataclass(eq=False)
 class ServingProcess:
-    """One `postdate run`. Its events go to the listener, and stay in `told` where that is asked for."""
+    """One `postdate run`. What it says goes to the listener."""
 
-    process: asyncio.subprocess.Process
-    listener: Listener | None = None
-    keep: bool = False
-    told: list[Told] = field(default_factory=list)
-    term: int | None = None
-    _said: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_LINES))
-    _news: asyncio.Condition = field(default_factory=asyncio.Condition)
-    _reading: "asyncio.Task[None] | None" = None
+    def __init__(self, process: asyncio.subprocess.Process, listener: Listener) -> None:
+        self._process = process
+        self._listener = listener
+        self._said: deque[str] = deque(maxlen=_REMEMBERED_LINES)
+        #: The term in which it leads, by its own word.
+        self.term: int | None = None
+        self._reading = asyncio.create_task(self._read(), name=f"postdate-listen-{self.pid}")
 
     @property
     def pid(self) -> int:
         """Its process id."""
-        return self.process.pid
+        return self._process.pid
 
     @property
-    def running(self) -> bool:
-        """Whether it is there."""
-        return self.process.returncode is None
+    def exit_status(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return self._process.returncode
 
     @property
     def said(self) -> str:
         """The end of what it said that was no event."""
-        return " | ".join(self._said)
+        return " | ".join(self._said) or "nothing"
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, unless it ended."""
         with suppress(ProcessLookupError):
-            self.process.send_signal(number)
+            self._process.send_signal(number)
 
     async def stop(self, within: float = _STOP_SECONDS) -> int:
         """Ask it to stop and wait; kill it after `within` seconds. Its exit status."""
@@ -92,60 +91,35 @@ class ServingProcess:
 
     async def ended(self) -> int:
         """Wait for its end and the end of what it says; its exit status."""
-        status = await self.process.wait()
-        if self._reading is not None:
-            await asyncio.wait({self._reading})
+        status = await self._process.wait()
+        await asyncio.wait({self._reading})
         return status
 
-    async def wait_for(self, name: str, within: float, where: Callable[[Told], bool] | None = None) -> Told:
-        """Wait for an event (kept ones count too); `TimeoutError` after `within` seconds."""
-
-        def found() -> Told | None:
-            return next((t for t in self.told if t.name == name and (where is None or where(t))), None)
-
-        async with asyncio.timeout(within), self._news:
-            await self._news.wait_for(lambda: found() is not None)
-        told = found()
-        assert told is not None
-        return told
-
-    def listen(self) -> None:
-        """Start reading what it says."""
-        self._reading = asyncio.create_task(self._read(), name=f"postdate-listen-{self.pid}")
-
     async def _read(self) -> None:
-        assert self.process.stderr is not None
+        assert self._process.stderr is not None
         clock = SystemClock()
-        async for line in self.process.stderr:
+        async for line in self._process.stderr:
             told = _parse(line, clock.monotonic())
-            if told is None:
-                self._said.append(line.decode(errors="replace").strip())
-                continue
-            if told.name == "term_began":
+            if told.name == "log":
+                self._said.append(str(told.values["message"]))
+            elif told.name == "term_began":
                 self.term = told.values["term"]
             elif told.name in ("term_ended", "term_lost"):
                 self.term = None
-            if self.listener is not None:
-                self.listener(self, told)
-            if self.keep:
-                self.told.append(told)
-                async with self._news:
-                    self._news.notify_all()
+            self._listener(self, told)
 
 
-def _parse(line: bytes, heard_at: float) -> Told | None:
+def _parse(line: bytes, heard_at: float) -> Told:
     try:
-        parsed = json.loads(line)
+        record = json.loads(line)
     except ValueError:
-        return None
-    if not isinstance(parsed, dict) or not isinstance(parsed.get("event"), str):
-        return None
-    return Told(parsed["event"], parsed, heard_at)
+        record = None
+    if not isinstance(record, dict):
+        record = {"message": line.decode(errors="replace").strip()}
+    return Told(record.get("event", "log"), {"message": "", **record}, heard_at)
 
 
-async def start_process(
-    settings: Settings, *, listener: Listener | None = None, keep: bool = False
-) -> ServingProcess:
+async def start_process(settings: Settings, listener: Listener) -> ServingProcess:
     """Start `postdate run` with exactly these settings, whatever the environment holds."""
     process = await asyncio.create_subprocess_exec(
         *COMMAND,
@@ -156,9 +130,7 @@ async def start_process(
         limit=_LINE_BYTES,
         start_new_session=True,  # Ctrl-C reaches us alone, and we stop them in order
     )
-    serving = ServingProcess(process, listener, keep)
-    serving.listen()
-    return serving
+    return ServingProcess(process, listener)
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
@@ -184,5 +156,5 @@ async def stop_all(processes: Iterable[ServingProcess]) -> list[int]:
         return await asyncio.gather(*(process.stop() for process in processes))
     finally:
         for process in processes:
-            if process.running:
+            if process.exit_status is None:
                 process.send(signal.SIGKILL)
