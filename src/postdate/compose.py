@@ -26,6 +26,7 @@ from postdate.engine.service import Service
 from postdate.events import Events, Observer, log_event
 from postdate.ports import Backend
 from postdate.settings import BackendName, Guarantee, LargeBodies, Settings
+from postdate.telemetry import Metrics
 
 if TYPE_CHECKING:
     from postdate.backends.memory import MemoryAccount
@@ -67,7 +68,7 @@ async def open_parts(
         ConfigurationError: no storage account is configured, or the settings contradict each other.
     """
     local = clock or SystemClock()
-    events = Events([log_event, *observers])
+    events = Events([log_event, Metrics(settings.endpoint), *observers])
     table = settings.table_name
     backend: Backend
     judge: Clock
