@@ -393,12 +393,10 @@ def load_settings(**overrides: object) -> Settings:
 
 def _one_line(error: ValidationError, given: dict[str, object]) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    field = str(first["loc"][0]) if first["loc"] else ""
+    field = str(first["loc"][0])
     text = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         return f"there is no setting {field!r}; `postdate config` lists them"
-    if not field:
-        return text
     where = field if field in given else PREFIX + field.upper()
     return f"{where}: {text}"
 

@@ -74,7 +74,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-@examples(80)
+@examples(40)
 def test_json_values_become_json(body):
     encoded = encode_body(body)
     assert json.loads(encoded.content) == body

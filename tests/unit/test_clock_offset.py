@@ -41,7 +41,7 @@ class World:
     st.lists(exchanges, min_size=1, max_size=12),
     st.floats(0, 1e5),
 )
-@examples(150)
+@examples(75)
 def test_the_truth_is_never_excluded_whatever_the_latency_and_the_drift(offset, drift, steps, later):
     world = World(offset, drift)
     for step in steps:
@@ -59,7 +59,7 @@ def test_a_slow_answer_does_not_exclude_the_truth():
 
 
 @given(st.lists(exchanges, min_size=2, max_size=8))
-@examples(50)
+@examples(25)
 def test_a_response_never_makes_the_interval_wider_than_waiting_would(steps):
     world = World(1.7e9, 0.0)
     known = world.exchange(*steps[0])
@@ -81,7 +81,7 @@ def test_one_response_tells_the_offset_to_a_second_and_its_round_trip():
 
 
 @given(st.floats(2.0, 1e6) | st.floats(-1e6, -2.0))
-@examples(40)
+@examples(20)
 def test_a_step_of_the_clock_is_followed_at_once_when_it_contradicts_what_was_known(step):
     world = World(1.7e9, 0.0)
     for _ in range(10):
@@ -95,15 +95,17 @@ def test_a_step_of_the_clock_is_followed_at_once_when_it_contradicts_what_was_kn
 
 
 @given(st.floats(-0.9, 0.9), st.floats(0.0, 1.0))
-@examples(40)
-def test_a_small_step_is_followed_within_some_responses(step, phase):
+@examples(20)
+def test_a_small_step_puts_the_interval_wrong_by_no_more_than_itself(step, phase):
+    """It is noticed once a response contradicts what was known, which may take a while for a small one."""
     world = World(1.7e9 + phase, 0.0)
-    for _ in range(30):
+    for _ in range(20):
         world.exchange(0.37, 0.01, 0.01)
     world.offset += step
-    for _ in range(60):
+    wrong_by = abs(step) + EPSILON
+    for _ in range(40):
         known = world.exchange(0.37, 0.01, 0.01)
-    assert known.low - EPSILON <= world.truth(world.local) <= known.high + EPSILON
+        assert known.low - wrong_by <= world.truth(world.local) <= known.high + wrong_by
 
 
 def test_an_interval_only_widens_as_it_ages():

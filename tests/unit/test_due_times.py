@@ -23,7 +23,7 @@ class Timestamp(datetime):
 
 
 @given(due_times, zones)
-@examples(80)
+@examples(40)
 def test_a_due_time_is_the_same_instant_in_utc(due_at, zone):
     try:
         local = due_at.astimezone(zone)
@@ -35,7 +35,7 @@ def test_a_due_time_is_the_same_instant_in_utc(due_at, zone):
 
 
 @given(due_times)
-@examples(50)
+@examples(25)
 def test_an_instant_is_read_back_as_headers_and_the_command_line_write_it(due_at):
     assert parse_instant(format_instant(due_at)) == due_at
     assert len(format_instant(due_at)) == 28

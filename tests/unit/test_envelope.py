@@ -23,7 +23,7 @@ def envelope(**members: object) -> str:
 
 
 @given(messages)
-@examples(100)
+@examples(50)
 def test_a_message_comes_out_of_its_envelope_as_it_went_in(message):
     opened = unwrap(wrap(message), "native")
     expected = {**message.headers}
@@ -33,7 +33,7 @@ def test_a_message_comes_out_of_its_envelope_as_it_went_in(message):
 
 
 @given(messages)
-@examples(50)
+@examples(25)
 def test_any_json_reader_can_read_our_envelope(message):
     wrapper = json.loads(wrapper_json(message))
     assert wrapper["Headers"] == message.headers
@@ -145,7 +145,7 @@ def test_anything_that_is_no_base64_is_a_plain_message_of_text(text):
 
 
 @given(bodies)
-@examples(50)
+@examples(25)
 def test_a_raw_body_comes_out_as_it_went_in(body):
     assume(not body.lstrip().startswith(b"<MessageWrapper"))  # which is an envelope
     text = wrap(Message("id", {"lost": "on the way"}, body), EnvelopeForm.RAW)
@@ -154,7 +154,7 @@ def test_a_raw_body_comes_out_as_it_went_in(body):
 
 
 @given(texts)
-@examples(80)
+@examples(40)
 def test_raw_text_is_the_text_itself_or_refused_where_a_queue_cannot_hold_it(text):
     message = Message("id", {}, text.encode())
     if any(ord(char) < 32 and char not in "\t\n\r" for char in text) or "\uffff" in text or "\ufffe" in text:
@@ -170,7 +170,7 @@ def test_raw_text_must_be_text():
 
 
 @given(messages, st.integers(0, 9000))
-@examples(50)
+@examples(25)
 def test_a_message_fits_when_its_dispatched_text_does(message, reserve):
     size = len(base64.b64decode(wrap(message)))
     room = ENVELOPE_BYTES - size

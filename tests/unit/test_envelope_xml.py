@@ -38,7 +38,7 @@ def opened(xml: str | bytes) -> Opened:
     st.dictionaries(xml_texts.filter(bool), st.none() | xml_texts, max_size=5),
     st.binary(),
 )
-@examples(60)
+@examples(30)
 def test_any_xml_envelope_is_read(message_id, headers, body):
     pairs = "".join(pair(name, value) for name, value in headers.items())
     text = base64.b64encode(body).decode()

@@ -110,7 +110,7 @@ hostile_texts = st.sampled_from(["x", "é", "🚚", "<", "\n", "\x00", chr(0xD80
 
 
 @given(messages, hostile_texts | texts, queue_names, st.booleans())
-@examples(60)
+@examples(30)
 def test_a_copy_fits_the_error_queue_if_its_message_was_accepted(message, text, queue, chained):
     """What intake accepts leaves `FAULT_RESERVE_BYTES`; that is enough for any error."""
     room = ENVELOPE_BYTES - FAULT_RESERVE_BYTES

@@ -26,7 +26,7 @@ SAMPLES = [
 
 
 @given(handles)
-@examples(60)
+@examples(30)
 def test_a_handle_is_read_back_as_it_was(handle):
     text = format_handle(handle)
     assert parse_handle(text) == handle
@@ -49,7 +49,7 @@ def test_every_change_of_one_character_is_refused(handle):
 
 
 @given(queue_handles, st.data())
-@examples(30)
+@examples(20)
 def test_every_change_of_one_character_of_a_queue_handle_is_refused(handle, data):
     text = format_handle(handle)
     position = data.draw(st.integers(0, len(text) - 1))
@@ -89,7 +89,7 @@ def test_what_is_no_handle_at_all_is_refused(other):
 
 
 @given(st.text(max_size=40) | st.text(alphabet=string.ascii_letters + "_-", max_size=100))
-@examples(80)
+@examples(40)
 def test_no_text_that_we_did_not_give_out_is_taken(text):
     refused(text)
 

@@ -29,15 +29,15 @@ def by_the_table(text: str) -> str:
     return "".join(TABLE[chr(u)] if u < 0x80 else f"\\u{u:04X}" for u in pairs)
 
 
-@pytest.mark.parametrize("char", [chr(code) for code in range(0x80)], ids=ascii)
-def test_each_character_of_ascii_is_written_by_the_table(char):
-    assert quote(char) == f'"{TABLE[char]}"'
-    assert quote(f"a{char}b") == f'"a{TABLE[char]}b"'
+def test_each_character_of_ascii_is_written_by_the_table():
+    for char, written in TABLE.items():
+        assert quote(char) == f'"{written}"'
+        assert quote(f"a{char}b") == f'"a{written}b"'
 
 
 @given(texts | st.text())
 @example("\uffff\U0010ffff\U00010000\u0080")
-@examples(150)
+@examples(75)
 def test_any_text_is_written_by_the_table_and_read_back_by_any_reader(text):
     written = quote(text)
     assert written == f'"{by_the_table(text)}"'
@@ -52,7 +52,7 @@ def test_half_a_surrogate_pair_is_written_as_the_replacement_character(half):
 
 
 @given(header_maps)
-@examples(80)
+@examples(40)
 def test_a_map_is_written_compactly_in_its_own_order(values):
     written = write_map(values)
     assert list(json.loads(written).items()) == list(values.items())
@@ -66,7 +66,7 @@ def test_null_is_written_for_no_value():
 
 
 @given(json_values, st.booleans(), st.sampled_from([None, 1]))
-@examples(120)
+@examples(60)
 def test_reading_is_what_the_standard_library_reads(value, ascii_only, indent):
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     expected = json.loads(text)
@@ -81,11 +81,11 @@ def test_numbers_of_any_size_are_read(number):
     assert read(number) == json.loads(number)
 
 
-@pytest.mark.parametrize("code", range(0x20))
-def test_raw_control_characters_are_read_as_versions_7_to_11_wrote_them(code):
-    text = f'{{"a":"x{chr(code)}y"}}'
-    assert read(text) == {"a": f"x{chr(code)}y"}
-    assert read(text.encode()) == {"a": f"x{chr(code)}y"}
+def test_raw_control_characters_are_read_as_versions_7_to_11_wrote_them():
+    for code in range(0x20):
+        text = f'{{"a":"x{chr(code)}y"}}'
+        assert read(text) == {"a": f"x{chr(code)}y"}
+        assert read(text.encode()) == {"a": f"x{chr(code)}y"}
 
 
 def test_half_a_surrogate_pair_is_read_as_the_replacement_character():

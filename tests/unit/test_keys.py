@@ -24,7 +24,7 @@ def within(key: RowKey, limit: RowKey) -> bool:
 
 
 @given(due_times | near_times, due_times | near_times, identities, identities)
-@examples(100)
+@examples(50)
 def test_the_order_of_keys_is_the_order_of_due_times(earlier, later, one, other):
     if earlier > later:
         earlier, later = later, earlier
@@ -38,7 +38,7 @@ def test_the_order_of_keys_is_the_order_of_due_times(earlier, later, one, other)
 
 
 @given(due_times | near_times, near_times | due_times, identities)
-@examples(100)
+@examples(50)
 def test_the_bound_lets_exactly_those_of_our_rows_through_that_are_due(due_at, until, one):
     assert within(row_key(due_at, one), bound(until)) is (due_at <= until)
 
@@ -51,7 +51,7 @@ def test_the_bound_is_exact_to_the_microsecond(suffix):
 
 
 @given(near_times, near_times, identities)
-@examples(100)
+@examples(50)
 def test_the_bound_lets_every_due_row_of_dotnet_through(due_at, until, guid):
     second = due_at.replace(microsecond=0)
     key = dotnet_key(second, guid)
@@ -62,7 +62,7 @@ def test_the_bound_lets_every_due_row_of_dotnet_through(due_at, until, guid):
 
 
 @given(due_times, identities)
-@examples(50)
+@examples(25)
 def test_a_key_tells_its_due_time_to_the_microsecond(due_at, one):
     key = row_key(due_at, one)
     assert due_time(key) == due_at
@@ -117,7 +117,7 @@ def test_the_last_second_of_all_is_never_due_rather_than_broken():
 
 
 @given(names, names, names, names)
-@examples(100)
+@examples(50)
 def test_an_identity_belongs_to_one_message_id_and_one_destination(one, other, here, there):
     assert len(identity(one, here)) == 32
     same = one == other and here.lower() == there.lower()

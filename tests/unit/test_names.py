@@ -29,7 +29,7 @@ class Queue(str, enum.Enum):  # noqa: UP042 - the older kind, which formats as i
 
 
 @given(queue_names)
-@examples(50)
+@examples(25)
 def test_a_valid_queue_name_is_taken_as_it_is(name):
     assert check_queue(name) == name
     assert destination(name) == Address(name)
@@ -38,14 +38,14 @@ def test_a_valid_queue_name_is_taken_as_it_is(name):
 
 
 @given(queue_names, names)
-@examples(50)
+@examples(25)
 def test_an_address_is_read_back_as_it_is_written(queue, alias):
     address = Address(queue, re.sub("[=;]", "", alias))
     assert split_address(str(address)) == address
 
 
 @given(texts | st.text(alphabet="ab-.@A", max_size=8))
-@examples(150)
+@examples(75)
 def test_any_text_is_a_valid_destination_or_refused_in_one_line(text):
     try:
         queue = destination(text).queue
@@ -119,7 +119,7 @@ def test_a_member_of_a_text_enum_is_the_queue_it_names():
 
 
 @given(names)
-@examples(60)
+@examples(30)
 def test_any_endpoint_name_has_a_table_that_the_service_takes(endpoint):
     assert re.fullmatch("delays[0-9a-f]{40}", delays_table(endpoint))
 
@@ -152,7 +152,7 @@ def test_an_endpoint_that_gives_no_queue_name_is_refused_with_the_way_out(endpoi
 
 
 @given(texts)
-@examples(60)
+@examples(30)
 def test_a_name_of_version_7_is_never_too_long(text):
     for digest in ("md5", "sha1"):
         for sanitised_first in (False, True):

@@ -35,7 +35,7 @@ def broken(due_at: datetime | None, next_attempt_at: datetime | None = None) -> 
 
 
 @given(due_times | near_times, steps_of_time, lookaheads, st.none() | steps_of_time)
-@examples(150)
+@examples(75)
 def test_no_message_appears_early_or_a_second_late(due_at, ahead, lookahead, backed_off):
     try:
         now = due_at - ahead
@@ -58,7 +58,7 @@ def test_no_message_appears_early_or_a_second_late(due_at, ahead, lookahead, bac
 
 
 @given(near_times, near_times)
-@examples(60)
+@examples(30)
 def test_a_message_is_hidden_for_as_few_whole_seconds_as_will_do(due_at, now):
     hidden = hidden_seconds(due_at, now)
     assert now + hidden * SECOND >= due_at

@@ -35,14 +35,14 @@ delayed_messages = st.builds(
 
 
 @given(delayed_messages)
-@examples(80)
+@examples(40)
 def test_a_row_is_read_back_as_it_was_written(delayed):
     row = decode_row(encode_row(delayed), "etag-7")
     assert row == DelayedRow(delayed.key, "etag-7", delayed)
 
 
 @given(delayed_messages, names)
-@examples(30)
+@examples(20)
 def test_a_row_whose_body_lies_in_a_blob_has_no_body(delayed, blob):
     parked = DelayedMessage(
         Message(delayed.message.message_id, delayed.message.headers),
@@ -178,7 +178,7 @@ values = (
         },
     )
 )
-@examples(100)
+@examples(50)
 def test_whatever_stands_in_a_row_the_reader_does_not_raise(properties):
     row = decode_row(properties, "etag")
     assert row.key == RowKey(properties["PartitionKey"], properties["RowKey"])

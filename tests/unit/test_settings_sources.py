@@ -68,6 +68,12 @@ def test_every_setting_has_a_meaning_a_variable_and_a_line():
         assert "\n" not in line.value
 
 
+def test_an_environment_that_broke_since_can_still_be_explained(environ):
+    settings = load_settings(queue="orders")
+    environ["POSTDATE_ALIASES"] = "{"
+    assert {line.value for line in explain_settings(settings) if line.name == "queue"} == {"orders"}
+
+
 def test_none_in_code_means_not_given(environ):
     environ["POSTDATE_QUEUE"] = "orders"
     settings = load_settings(queue=None)

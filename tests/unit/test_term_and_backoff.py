@@ -14,7 +14,7 @@ instants = st.floats(0, 1e7)
 
 
 @given(instants, leases, st.floats(0, 100))
-@examples(60)
+@examples(30)
 def test_a_process_never_acts_when_its_lease_may_have_run_out(attempted_at, lease, answered_after):
     """The service counts from when it handled the call: after the attempt began."""
     term = begin(3, attempted_at=attempted_at, lease_seconds=lease)
@@ -25,7 +25,7 @@ def test_a_process_never_acts_when_its_lease_may_have_run_out(attempted_at, leas
 
 
 @given(instants, leases)
-@examples(40)
+@examples(20)
 def test_a_lease_is_renewed_while_there_is_time_for_a_second_try(attempted_at, lease):
     term = begin(1, attempted_at=attempted_at, lease_seconds=lease)
     assert attempted_at < term.renew_at < term.trusted_until
@@ -39,7 +39,7 @@ def test_the_instant_at_which_trust_ends_is_not_trusted():
 
 
 @given(st.integers(1, 10_000), st.floats(0.001, 60), st.floats(0.001, 3600), st.integers())
-@examples(100)
+@examples(50)
 def test_a_wait_is_between_half_and_all_of_what_doubles_up_to_the_maximum(failures, base, maximum, seed):
     wait = retry_wait(failures, base_s=base, maximum_s=maximum, random=Random(seed))
     full = min(maximum, base * 2.0 ** min(failures - 1, 60))
@@ -54,6 +54,6 @@ def test_waits_of_many_processes_differ():
 
 
 @given(st.floats(0.001, 1e6), st.floats(0, 1), st.integers())
-@examples(50)
+@examples(25)
 def test_jitter_only_shortens_and_by_no_more_than_its_share(seconds, share, seed):
     assert seconds * (1 - share) <= jittered(seconds, Random(seed), share) <= seconds

@@ -123,8 +123,6 @@ def due_after(delay: object, now: datetime) -> datetime:
     """
     try:
         span = parse_duration(delay)
-    except InvalidDueTime:
-        raise
     except UsageError as error:
         raise InvalidDueTime(f"delay {error}") from None
     try:
