@@ -18,6 +18,7 @@ from postdate.events import (
 )
 from postdate.model import headers as h
 from postdate.model.limits import FAULT_RESERVE_BYTES
+from postdate.ports import LeaseLost, note_removed
 
 DOTNET = {
     "Destination": "orders",
@@ -382,6 +383,39 @@ async def test_at_most_once_sends_only_what_this_call_removed():
         store.remove = beaten
         assert (await world.endpoint.deliver_due()).handed_over == 0
         assert world.in_queue("orders") == []
+
+
+@pytest.mark.parametrize("breaks", ["the removal of one partition", "the lease"])
+async def test_at_most_once_puts_back_what_it_removed_and_could_not_send(breaks):
+    async with open_world(guarantee="at_most_once", lookahead=0) as world:
+        for n in range(6):
+            await world.endpoint.schedule("orders", n, delay=1 + n * 1800)
+        await world.clock.advance(4 * 3600)
+        backend, store, remove = world.backend, world.backend.store, world.backend.store.remove
+        broken = True
+
+        async def half(rows, guard=None):
+            if not broken or breaks == "the lease":
+                return await remove(rows, guard)
+            answers = [*await remove(rows[:3], guard), None, None, None]
+            error = ServiceBusy("503")
+            note_removed(error, answers)
+            raise error
+
+        async def lost(*_, **__):
+            raise LeaseLost
+
+        send, store.remove = backend.sender.send, half
+        if breaks == "the lease":
+            backend.sender.send = lost
+            await world.endpoint.deliver_due()
+        else:
+            with pytest.raises(ServiceBusy):
+                await world.endpoint.deliver_due()
+        assert len(world.rows) == 6
+        assert world.in_queue("orders") == []
+        broken, backend.sender.send = False, send
+        assert (await world.endpoint.deliver_due()).handed_over == 6
 
 
 async def test_stop_finishes_what_is_under_way_and_begins_nothing_new():

@@ -19,11 +19,11 @@ from postdate.engine.dispatcher import Dispatched, Dispatcher, Outcome
 from postdate.engine.elector import Elector
 from postdate.engine.gate import Gate
 from postdate.engine.remover import HandedOverRows, Remover
-from postdate.errors import PostdateError
-from postdate.events import Events, PassFailed, PassFinished, PayloadsSwept
+from postdate.errors import PostdateError, StorageError
+from postdate.events import Events, PassFailed, PassFinished, PayloadsSwept, RemoveFailed
 from postdate.model.delayed import DelayedRow, Row
 from postdate.model.limits import BATCH_OPERATIONS
-from postdate.ports import Backend, Guard, LeaseLost
+from postdate.ports import Backend, Guard, LeaseLost, removed_before
 
 #: Seconds between two clean-ups of large bodies.
 _SWEEP_SECONDS = 3600.0
@@ -217,9 +217,24 @@ class Poller:
     async def _claim(self, batch: Sequence[HandOver | Refuse], guard: Guard) -> list[HandOver | Refuse]:
         """At most once: only what this call removed may be sent."""
         readable = [step for step in batch if isinstance(step, HandOver)]
-        removed = await self._backend.store.remove([step.row for step in readable], guard)
+        rows = [step.row for step in readable]
+        try:
+            removed = await self._backend.store.remove(rows, guard)
+        except (StorageError, LeaseLost) as error:
+            gone = removed_before(error) or []
+            await self._put_back([row for row, ok in zip(rows, gone, strict=False) if ok])
+            raise
         mine = [step for step, ok in zip(readable, removed, strict=True) if ok]
         return [*mine, *(step for step in batch if isinstance(step, Refuse))]
+
+    async def _put_back(self, rows: Sequence[DelayedRow]) -> None:
+        """Rows that were removed and surely not sent: somebody will."""
+        if not rows:
+            return
+        try:
+            await self._backend.store.add([row.delayed for row in rows])
+        except StorageError as error:
+            self._events.emit(RemoveFailed(len(rows), f"removed, not sent, and not put back: {error}"))
 
     async def _dispatch_all(
         self,
@@ -242,6 +257,8 @@ class Poller:
         try:
             result = await self._carry_out(step, term, guard)
         except LeaseLost:
+            if isinstance(step, HandOver) and self._removed_before(step):
+                await self._put_back([step.row])
             return
         finally:
             await self._gate.leave()
