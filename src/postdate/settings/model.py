@@ -1,28 +1,16 @@
-"""Typed settings, from code, the environment (`POSTDATE_*`) or a TOML file, in this order.
+"""Every setting, with its meaning and its limits."""
 
-This is the only module that reads the environment, and it does so when asked, never at import.
-"""
-
-# Longer than the limit: every setting stands here with its meaning, and nobody else reads the environment.
-
-import os
-import re
-import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
-    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    SettingsError,
 )
 
 from postdate.errors import ConfigurationError, UsageError
@@ -30,9 +18,17 @@ from postdate.model import names
 from postdate.model.durations import format_duration, parse_duration
 from postdate.model.envelope import EnvelopeForm
 from postdate.model.limits import BATCH_OPERATIONS, LEASE_SECONDS, RECEIVE_MESSAGES
+from postdate.settings.accounts import (
+    NOT_PLAIN,
+    Account,
+    by_identity,
+    check_account,
+    check_no_key,
+    identity_style,
+)
+from postdate.settings.environment import settings_file
 
 PREFIX = "POSTDATE_"
-FILE_VARIABLE = "POSTDATE_SETTINGS_FILE"
 
 
 def _duration(value: object) -> timedelta:
@@ -73,44 +69,15 @@ class BackendName(StrEnum):
     MEMORY = "memory"
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """How to reach one storage account: by connection string, or by URLs and an identity."""
-
-    #: Which setting named it, for messages to people.
-    source: str
-    connection_string: SecretStr | None = None
-    table_url: str | None = None
-    queue_url: str | None = None
-    blob_url: str | None = None
-    #: Client id of a user-assigned identity; None: the default credential chain.
-    client_id: str | None = None
-
-
-def _check_account(name: str, source: str = "") -> None:
-    # The name is not repeated: what is no name may be a connection string, put into the wrong setting.
-    if not re.fullmatch("[a-z0-9]{3,24}", name):
-        raise ConfigurationError(
-            f"{source}not an account's name, which is 3 to 24 lower-case letters and digits; "
-            "a connection string belongs into POSTDATE_CONNECTION"
-        )
-
-
-def _check_no_key(name: str) -> None:
-    if "=" in name:
-        raise ConfigurationError("not a name; a connection string belongs into POSTDATE_CONNECTION")
-
-
-_NOT_PLAIN = "must end before the ?: what follows may be a key, and belongs into a connection string"
 _TEN_YEARS = timedelta(days=3650)
 _NAME_CHECKS: dict[str, Callable[[str], object]] = {
     "endpoint": names.delays_table,
     "queue": names.check_queue,
     "delays_table": lambda table: names.delays_table("", table),
     "error_queue": names.destination,
-    "account_name": _check_account,
-    "connection_name": _check_no_key,
-    "client_id": _check_no_key,
+    "account_name": check_account,
+    "connection_name": check_no_key,
+    "client_id": check_no_key,
 }
 
 
@@ -257,7 +224,7 @@ class Settings(BaseSettings):
     @classmethod
     def _plain_url(cls, value: str | None) -> str | None:
         if value is not None and "?" in value:
-            raise ValueError(_NOT_PLAIN)
+            raise ValueError(NOT_PLAIN)
         return value
 
     @classmethod
@@ -270,7 +237,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Code, then environment, then the file that POSTDATE_SETTINGS_FILE names."""
-        return init_settings, env_settings, InitSettingsSource(settings_cls, _from_file())
+        return init_settings, env_settings, InitSettingsSource(settings_cls, settings_file())
 
     @property
     def table_name(self) -> str:
@@ -295,13 +262,13 @@ class Settings(BaseSettings):
         if self.connection is not None:
             return Account("POSTDATE_CONNECTION", connection_string=self.connection)
         if self.account_name or self.table_url or self.queue_url or self.blob_url:
-            return _by_identity(
+            return by_identity(
                 "POSTDATE_ACCOUNT_NAME" if self.account_name else "POSTDATE_TABLE_URL",
                 self.account_name,
                 (self.table_url, self.queue_url, self.blob_url),
                 self.client_id,
             )
-        found = _identity_style(self.connection_name, self.client_id)
+        found = identity_style(self.connection_name, self.client_id)
         if found is None:
             raise ConfigurationError(
                 "no storage account is configured; set POSTDATE_CONNECTION to a connection string "
@@ -319,155 +286,6 @@ class Settings(BaseSettings):
             accounts[alias.lower()] = (
                 Account(source, connection_string=secret)
                 if "=" in value
-                else _by_identity(source, value, (None, None, None), self.client_id)
+                else by_identity(source, value, (None, None, None), self.client_id)
             )
         return accounts
-
-
-def _by_identity(
-    source: str,
-    account_name: str | None,
-    urls: tuple[str | None, str | None, str | None],
-    client_id: str | None,
-) -> Account:
-    if account_name:
-        _check_account(account_name, f"{source}: ")
-    if any("?" in url for url in urls if url):
-        raise ConfigurationError(f"{source}: a service's URL {_NOT_PLAIN}")
-    table, queue, blob = (
-        url or (f"https://{account_name}.{service}.core.windows.net" if account_name else None)
-        for url, service in zip(urls, ("table", "queue", "blob"), strict=True)
-    )
-    return Account(source, table_url=table, queue_url=queue, blob_url=blob, client_id=client_id)
-
-
-def _identity_style(name: str, client_id: str | None) -> Account | None:
-    """The settings that Azure Functions use: NAME, or NAME__accountName and friends (any of `__` or `:`)."""
-
-    def value(suffix: str) -> str | None:
-        for form in (f"{name}__{suffix}", f"{name}:{suffix}"):
-            if os.environ.get(form):  # noqa: TID251 - this module is the one place that may read it
-                return os.environ[form]  # noqa: TID251 - see above
-        return None
-
-    whole = os.environ.get(name)  # noqa: TID251 - see above
-    if whole:
-        return Account(name, connection_string=SecretStr(whole))
-    account_name = value("accountName")
-    urls = value("tableServiceUri"), value("queueServiceUri"), value("blobServiceUri")
-    if not account_name and not any(urls):
-        return None
-    source = f"{name}__accountName" if account_name else f"{name}__tableServiceUri"
-    return _by_identity(source, account_name, urls, value("clientId") or client_id)
-
-
-def _from_file() -> dict[str, Any]:
-    path = os.environ.get(FILE_VARIABLE)  # noqa: TID251 - this module is the one place that may read it
-    if not path:
-        return {}
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{FILE_VARIABLE}={path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{FILE_VARIABLE}={path} is not TOML: {error}") from None
-
-
-def load_settings(**overrides: object) -> Settings:
-    """Settings from code (`overrides`, None left out), environment and file.
-
-    Raises:
-        ConfigurationError: one line that names the setting, what is wrong and the way out.
-    """
-    given = {name: value for name, value in overrides.items() if value is not None}
-    try:
-        return Settings(**given)  # type: ignore[arg-type] # pydantic checks and converts each value
-    except ValidationError as error:
-        raise ConfigurationError(_one_line(error, given)) from None
-    except SettingsError as error:
-        field = str(error).partition('field "')[2].partition('"')[0]
-        raise ConfigurationError(
-            f'{PREFIX}{field.upper()} is not valid JSON; write an object like {{"name": "value"}}'
-        ) from None
-
-
-def _one_line(error: ValidationError, given: dict[str, object]) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    field = str(first["loc"][0])
-    text = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        return f"there is no setting {field!r}; `postdate config` lists them"
-    where = field if field in given else PREFIX + field.upper()
-    return f"{where}: {text}"
-
-
-@dataclass(frozen=True, slots=True)
-class SettingLine:
-    """One setting, for `postdate config`: secrets masked."""
-
-    name: str
-    variable: str
-    value: str
-    source: str
-    meaning: str
-
-
-def explain_settings(settings: Settings, given: dict[str, object] | None = None) -> list[SettingLine]:
-    """Each setting's effective value, where it came from, and what it means."""
-    try:
-        environment = EnvSettingsSource(Settings, env_prefix=PREFIX, env_ignore_empty=True)()
-    except SettingsError:
-        environment = {}
-    file = _from_file()
-    lines = []
-    for name, field in Settings.model_fields.items():
-        if given and given.get(name) is not None:
-            source = "code"
-        elif name in environment:
-            source = "environment"
-        elif name in file:
-            source = "file"
-        else:
-            source = "default"
-        lines.append(
-            SettingLine(
-                name,
-                PREFIX + name.upper(),
-                show_value(getattr(settings, name)),
-                source,
-                field.description or "",
-            )
-        )
-    return lines
-
-
-def show_value(value: object) -> str:
-    """A setting's value for people; a secret is masked, and what may be one in the wrong place."""
-    if value is None:
-        return ""
-    if isinstance(value, timedelta):
-        return format_duration(value)
-    if isinstance(value, SecretStr) or (isinstance(value, str) and "=" in value):
-        return "********"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return ", ".join(f"{k}={show_value(v)}" for k, v in value.items())
-    return str(value)
-
-
-def cache_folder() -> Path:
-    """Where downloads are kept: `postdate` in XDG_CACHE_HOME, or in ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME")  # noqa: TID251 - this module is the one place that may read it
-    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache") / "postdate"
-
-
-def child_environment(**changes: str | None) -> dict[str, str]:
-    """The environment for a process that we start: ours with `changes`; None leaves a variable out."""
-    merged = {**os.environ, **changes}  # noqa: TID251 - this module is the one place that may read it
-    return {name: value for name, value in merged.items() if value is not None}
-
-
-def in_ci() -> bool:
-    """True if the environment has a `CI` variable that is neither empty, 0 nor false."""
-    return os.environ.get("CI", "").lower() not in {"", "0", "false"}  # noqa: TID251 - see above

@@ -1,0 +1,33 @@
+"""Typed settings, from code, the environment (`POSTDATE_*`) or a TOML file, in this order."""
+
+from postdate.settings.accounts import Account
+from postdate.settings.environment import FILE_VARIABLE, cache_folder, child_environment, in_ci
+from postdate.settings.loading import SettingLine, explain_settings, load_settings, show_value
+from postdate.settings.model import (
+    PREFIX,
+    BackendName,
+    Duration,
+    Guarantee,
+    LargeBodies,
+    LeaseTarget,
+    Settings,
+)
+
+__all__ = [
+    "FILE_VARIABLE",
+    "PREFIX",
+    "Account",
+    "BackendName",
+    "Duration",
+    "Guarantee",
+    "LargeBodies",
+    "LeaseTarget",
+    "SettingLine",
+    "Settings",
+    "cache_folder",
+    "child_environment",
+    "explain_settings",
+    "in_ci",
+    "load_settings",
+    "show_value",
+]
