@@ -1,5 +1,6 @@
 """Ways into an account, and what people read when one is wrong."""
 
+import asyncio
 import base64
 import socket
 from dataclasses import replace
@@ -7,6 +8,7 @@ from datetime import UTC, datetime
 
 import aiohttp
 import pytest
+from aiohttp.http_writer import StreamWriter
 from azure_cases import Rig, connection_of, delayed, rig_for
 from pydantic import SecretStr
 
@@ -240,12 +242,37 @@ async def test_netrc_and_proxies_of_the_environment_are_not_looked_at(
 
 
 async def test_the_guard_is_a_part_of_every_request_that_aiohttp_writes():
-    # GuardedRequest overrides a method of aiohttp's; this fails where aiohttp stops calling it.
+    # GuardedRequest overrides methods of aiohttp's; this fails where aiohttp stops calling them.
     session = open_session()
     assert session._request_class.__mro__[1] is aiohttp.ClientRequest
     assert session._request_class.send is not aiohttp.ClientRequest.send
+    assert session._request_class.write_bytes is not aiohttp.ClientRequest.write_bytes
     assert session.trust_env is False
     await session.close()
+
+
+async def test_nothing_happens_between_the_guard_and_the_first_byte(rig, monkeypatch):
+    # On a busy loop a turn takes milliseconds: time enough to be frozen in.
+    happened = []
+
+    def guard():
+        happened.append("asked")
+        asyncio.get_running_loop().call_soon(happened.append, "a turn of the loop")
+        return True
+
+    for name in ("_write", "_writelines"):
+        write = getattr(StreamWriter, name)
+
+        def noting(writer, chunks, write=write):
+            happened.append("written")
+            write(writer, chunks)
+
+        monkeypatch.setattr(StreamWriter, name, noting)
+    await rig.backend.sender.create("guarded")
+    happened.clear()
+    await rig.backend.sender.send("guarded", "x", guard=guard)
+    written = happened.index("written")
+    assert happened[written - 1] == "asked"
 
 
 async def test_closing_twice_is_harmless_and_leaves_nothing_open(postdate_settings):

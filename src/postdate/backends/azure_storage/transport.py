@@ -79,12 +79,26 @@ async def _no_silent_repeat(
 
 
 class GuardedRequest(aiohttp.ClientRequest):
-    """Asks the guard when the connection is there and nothing is written yet."""
+    """Asks the guard when the connection is there and nothing is written yet.
+
+    Headers are written together with the body, and before Python 3.12 that is a turn of the loop later
+    than `send`: on a busy loop often enough for a process to be frozen in between.
+    """
 
     async def send(self, conn: Any) -> aiohttp.ClientResponse:
         """Write the request, unless the guard says no."""
-        _ask_guard()
+        if not self.body:
+            _ask_guard()
         return await super().send(conn)
+
+    async def write_bytes(self, writer: Any, conn: Any, content_length: int | None = None) -> None:
+        """Write headers and body, unless the guard says no; then whoever waits for the response hears it."""
+        try:
+            _ask_guard()
+        except LeaseLost as lost:
+            conn.protocol.set_exception(lost)
+            return
+        await super().write_bytes(writer, conn, content_length)
 
 
 def open_session() -> aiohttp.ClientSession:
