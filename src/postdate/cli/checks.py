@@ -11,7 +11,7 @@ from postdate.cli.findings import Check, Status, failed
 from postdate.cli.render import instant, relative
 from postdate.clock import StorageClock
 from postdate.endpoint import Endpoint
-from postdate.engine.changes import ScheduledMessage, State
+from postdate.engine.lookup import ScheduledMessage, State
 from postdate.errors import (
     AccessDenied,
     ConfigurationError,
