@@ -1,0 +1,70 @@
+"""Rows that can't be delivered, before all others in the table, delay nobody else."""
+
+from collections import defaultdict
+from datetime import datetime
+from itertools import pairwise
+
+from chaos_cases import SECOND, stage_for
+
+from postdate.model import headers as h
+
+RETRIES = 3
+RETRY_BASE = 0.4
+UNDELIVERABLE = 200
+#: What a slow machine may take for one attempt of all of them.
+LOOKAHEAD = 3 * SECOND
+
+
+async def test_undeliverable_rows_delay_no_other_and_end_in_the_error_queue(postdate_settings):
+    async with stage_for(
+        postdate_settings,
+        lookahead=LOOKAHEAD,
+        idle_interval=SECOND,
+        number_of_retries=RETRIES,
+        retry_base=RETRY_BASE * SECOND,
+    ) as stage:
+        start = stage.now() + LOOKAHEAD + 4 * SECOND
+        gone = f"{stage.settings.endpoint}-gone"
+        await stage.client.setup(gone)
+        bad = await stage.schedule([start] * UNDELIVERABLE, queue=gone, prefix="bad")
+        # Right behind them, and all the time while they are tried again and again.
+        good = await stage.schedule([start + n * SECOND / 20 for n in range(1, 101)])
+        await stage.client.parts.backend.sender.delete(gone)
+        server = await stage.start()
+
+        lateness = {}
+        async for copy, latest in stage.arrivals(len(good), within=30):
+            lateness.setdefault(copy.message_id, (latest - good[copy.message_id]).total_seconds())
+        print(f"lateness of the others from {min(lateness.values()):.3f} to {max(lateness.values()):.3f} s")
+        assert lateness.keys() == good.keys()
+        assert min(lateness.values()) >= 0
+        assert max(lateness.values()) <= 1.5
+
+        await server.wait("moved_to_error_queue", count=UNDELIVERABLE)
+        attempts = defaultdict(list)
+        for told in server.of("dispatch_failed"):
+            assert told.values["counted"]
+            attempts[told.values["message_id"]].append(told)
+        moved = {told.values["message_id"]: told for told in server.of("moved_to_error_queue")}
+        assert attempts.keys() == moved.keys() == bad.keys()
+        for message_id, failed in attempts.items():
+            # The last one, which does not count as a failed dispatch of a row that stays, moves it.
+            assert [told.values["attempts"] for told in failed] == list(range(1, RETRIES + 1))
+            assert moved[message_id].values["attempts"] == RETRIES + 1
+            times = [datetime.fromisoformat(told.values["time"]) for told in (*failed, moved[message_id])]
+            for number, (before, after) in enumerate(pairwise(times)):
+                # At least half of the full wait; a little less, because telling takes time too.
+                assert (after - before).total_seconds() >= RETRY_BASE * 2**number / 2 - 0.1
+
+        copies = await stage.drain(stage.settings.error_queue)
+        assert sorted(copy.message_id for copy in copies) == sorted(bad)
+        for copy in copies:
+            headers = copy.headers
+            assert headers[h.FAILED_QUEUE] == gone
+            assert headers[h.ATTEMPTS] == str(RETRIES + 1)
+            assert headers[h.EXCEPTION_TYPE] == "postdate.errors.DestinationNotFound"
+            assert f"'{gone}' does not exist" in (headers[h.EXCEPTION_MESSAGE] or "")
+            assert headers[h.STACK_TRACE]
+            assert h.parse_instant(headers[h.TIME_OF_FAILURE] or "") >= start - LOOKAHEAD
+        await server.process.stop()
+        assert await stage.waiting() == set()
