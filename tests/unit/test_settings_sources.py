@@ -11,7 +11,10 @@ from postdate.settings import (
     PREFIX,
     Guarantee,
     Settings,
+    cache_folder,
+    child_environment,
     explain_settings,
+    in_ci,
     load_settings,
     show_value,
 )
@@ -183,3 +186,30 @@ def test_what_is_shown_is_what_people_would_write():
 def test_settings_cannot_be_changed_after_they_were_loaded():
     with pytest.raises(ValueError, match="frozen"):
         load_settings().queue = "other"
+
+
+def test_downloads_are_kept_where_the_desktop_says_or_in_the_home_folder(environ, tmp_path):
+    environ["XDG_CACHE_HOME"] = str(tmp_path)
+    assert cache_folder() == tmp_path / "postdate"
+    environ |= {"XDG_CACHE_HOME": "relative", "HOME": str(tmp_path)}
+    assert cache_folder() == tmp_path / ".cache" / "postdate"
+
+
+def test_a_process_that_we_start_has_our_environment_with_changes(environ):
+    environ |= {"KEPT": "1", "CHANGED": "1", "DROPPED": "1"}
+    child = child_environment(CHANGED="2", DROPPED=None, ADDED="3")
+    assert {name: child.get(name) for name in ("KEPT", "CHANGED", "ADDED")} == {
+        "KEPT": "1",
+        "CHANGED": "2",
+        "ADDED": "3",
+    }
+    assert "DROPPED" not in child
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("", False), ("0", False), ("False", False), ("1", True), ("true", True)]
+)
+def test_a_build_server_is_known_by_its_variable(environ, value, expected):
+    assert in_ci() is False
+    environ["CI"] = value
+    assert in_ci() is expected
