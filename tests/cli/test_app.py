@@ -24,6 +24,7 @@ def test_every_command_explains_itself(cli, name):
     assert f"postdate {name}" in done.out
     assert len(app.COMMANDS[name].__doc__) > 20
     assert app.COMMANDS[name].prints
+    assert app.COMMANDS[name].command_name == name
 
 
 def test_no_command_prints_the_help_and_is_wrong_usage(cli):
@@ -47,10 +48,10 @@ def test_no_option_has_the_environment_variable_of_a_setting():
     for name in app.COMMANDS:
         for option in options_of(name):
             if option.name.startswith("setting_"):
-                assert (option.envvar, option.allow_from_autoenv) == (None, False)
+                assert option.envvar is None  # the settings read it, and tell where a value came from
             else:
-                variable = option.envvar or f"{PREFIX}{name.upper().replace('-', '_')}_{option.name.upper()}"
-                assert variable not in settings
+                assert option.envvar.startswith(PREFIX)
+                assert option.envvar not in settings
 
 
 def test_an_option_can_be_an_environment_variable(cli, monkeypatch):

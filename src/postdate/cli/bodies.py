@@ -11,8 +11,10 @@ from postdate.errors import InvalidBody, InvalidHeader, UsageError, shown
 from postdate.model import headers as h
 from postdate.model.message import JSON_TYPE
 
-Destination = Annotated[str, typer.Argument(help="queue, or queue@alias for a further account.")]
-Body = Annotated[str | None, typer.Argument(help="The body as text; - reads it from stdin.")]
+Destination = Annotated[
+    str, typer.Argument(metavar="DESTINATION", help="queue, or queue@alias for a further account.")
+]
+Body = Annotated[str | None, typer.Argument(metavar="BODY", help="The body as text; - reads it from stdin.")]
 BodyFile = Annotated[
     Path | None, typer.Option("--body-file", help="Read the body from a file.", exists=True, dir_okay=False)
 ]

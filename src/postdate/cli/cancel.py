@@ -12,7 +12,7 @@ from postdate.model.handles import parse_handle
 @command(prints="one object per line: `handle`, `outcome` (`cancelled`, `too late` or `unknown`)")
 async def cancel(
     call: Call,
-    handles: Annotated[list[str], typer.Argument(metavar="HANDLE...", help="One or more handles.")],
+    handles: Annotated[list[str], typer.Argument(metavar="HANDLE", help="One or more handles.")],
 ) -> None:
     """Withdraw messages. Exit code 0 if every one was cancelled, else 1.
 

@@ -9,11 +9,13 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from copy import copy
 from dataclasses import dataclass
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 import typer
+from typer.models import OptionInfo
 
 from postdate.cli.failures import DONE, report
 from postdate.cli.logs import log_to_stderr
@@ -65,16 +67,21 @@ Plain = Callable[..., None]
 Command = Callable[..., Coroutine[Any, Any, None] | None]
 
 
-def command(*, prints: str = "", show: Collection[str] = _SHOWN) -> Callable[[Command], Plain]:
+def command(
+    *, name: str | None = None, prints: str = "", show: Collection[str] = _SHOWN
+) -> Callable[[Command], Plain]:
     """Make a typer command of a function that takes a `Call`.
 
     Args:
+        name: what users type; default: the function's name.
         prints: what `--json` prints, for the reference.
         show: settings whose options its help shows.
     """
 
     def decorate(function: Command) -> Plain:
-        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        called = name or function.__name__.replace("_", "-")
+        _, *parameters = inspect.signature(function, eval_str=True).parameters.values()
+        own = [_with_variable(parameter, called) for parameter in parameters]
 
         @functools.wraps(function)
         def run(ctx: typer.Context, **values: Any) -> None:
@@ -89,7 +96,7 @@ def command(*, prints: str = "", show: Collection[str] = _SHOWN) -> Callable[[Co
                 raise typer.Exit(report(error, verbose=call.verbose)) from None
 
         run.__signature__ = _signature([*own, *_shared(show)])  # type: ignore[attr-defined]
-        run.prints = prints  # type: ignore[attr-defined]
+        run.command_name, run.prints = called, prints  # type: ignore[attr-defined]
         return run
 
     return decorate
@@ -144,6 +151,15 @@ def _converted(name: str, value: object) -> object:
         ) from None
 
 
+def _with_variable(parameter: inspect.Parameter, called: str) -> inspect.Parameter:
+    """An option of the command's own, with an environment variable: POSTDATE_<COMMAND>_<OPTION>."""
+    kind, info = get_args(parameter.annotation)
+    if isinstance(info, OptionInfo) and info.envvar is None:
+        info = copy(info)
+        info.envvar = f"{PREFIX}{called}_{parameter.name}".upper().replace("-", "_")
+    return parameter.replace(annotation=Annotated[kind, info])
+
+
 def _signature(parameters: list[inspect.Parameter]) -> inspect.Signature:
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
@@ -172,7 +188,6 @@ def _setting(name: str, *, hidden: bool) -> inspect.Parameter:
         option,
         help=f"{field.description} [env var: {PREFIX}{name.upper()}]".replace("[", r"\["),
         hidden=hidden,
-        allow_from_autoenv=False,
         show_default=False,
         rich_help_panel=_PANEL,
         metavar=None if field.annotation is bool else "JSON" if _is_map(name) else "VALUE",

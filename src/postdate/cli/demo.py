@@ -41,7 +41,7 @@ async def demo(
         float, typer.Option(min=10, max=3600, help="Length of the run; delays are a thirtieth to half of it.")
     ] = 60.0,
 ) -> None:
-    """Watch the main job: three processes elect a leader, it is killed, and nothing is lost or early.
+    """Watch it work: three processes elect a leader, it is killed, and nothing is lost or early.
 
     Starts Azurite and three `postdate run` processes for one endpoint, and schedules messages with delays
     from 2 to 30 s over the first 20 s; some are cancelled, some are moved, and the queue of one is deleted.

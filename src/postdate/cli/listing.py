@@ -15,8 +15,9 @@ _TABLE_LIMIT = 50
 
 
 @command(
+    name="list",
     prints="one object per line, in due order: `handle`, `state` (`waiting`, `failing` or `unreadable`), "
-    "`destination`, `due_at`, `message_id`, `scheduled_at`, `failure_count`, `next_attempt_at`, `reason`"
+    "`destination`, `due_at`, `message_id`, `scheduled_at`, `failure_count`, `next_attempt_at`, `reason`",
 )
 async def list_messages(
     call: Call,

@@ -45,7 +45,7 @@ app = typer.Typer(
     name="postdate",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"auto_envvar_prefix": "POSTDATE", "help_option_names": ["--help", "-h"]},
+    context_settings={"help_option_names": ["--help", "-h"]},
     epilog=_EPILOG,
 )
 

@@ -21,7 +21,9 @@ from postdate.model.limits import RECEIVE_MESSAGES
 )
 async def receive(
     call: Call,
-    queue: Annotated[str | None, typer.Argument(help="queue or queue@alias; default: the own queue.")] = None,
+    queue: Annotated[
+        str | None, typer.Argument(metavar="QUEUE", help="queue or queue@alias; default: the own queue.")
+    ] = None,
     ack: Annotated[
         bool,
         typer.Option("--ack/--no-ack", help="Delete what was printed, or put it back at the end (a peek)."),

@@ -9,7 +9,7 @@ from postdate.cli.failures import FAILED, say_error
 from postdate.cli.listing import message_fields
 from postdate.cli.render import body_fields, preview, relative
 
-Handle = Annotated[str, typer.Argument(help="What `schedule` printed.")]
+Handle = Annotated[str, typer.Argument(metavar="HANDLE", help="What `schedule` printed.")]
 
 
 @command(

@@ -15,7 +15,11 @@ _PACKAGES = (
 )
 
 
-@command(prints="one object: `postdate`, `python`, `platform`, and one key per cloud package", show=())
+@command(
+    name="version",
+    prints="one object: `postdate`, `python`, `platform`, and one key per cloud package",
+    show=(),
+)
 def show_version(call: Call) -> None:
     """Show the versions of Postdate, Python and the cloud packages."""
     call.out.record(
