@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from chaos_cases import SECOND, stage_for
 
+from postdate.demo.processes import Told
 from postdate.model import headers as h
 
 RETRIES = 3
@@ -13,6 +14,10 @@ RETRY_BASE = 0.4
 UNDELIVERABLE = 200
 #: What a slow machine may take for one attempt of all of them.
 LOOKAHEAD = 3 * SECOND
+
+
+def instant(told: Told, name: str) -> datetime:
+    return datetime.fromisoformat(told.values[name])
 
 
 async def test_undeliverable_rows_delay_no_other_and_end_in_the_error_queue(postdate_settings):
@@ -51,10 +56,13 @@ async def test_undeliverable_rows_delay_no_other_and_end_in_the_error_queue(post
             # The last one, which does not count as a failed dispatch of a row that stays, moves it.
             assert [told.values["attempts"] for told in failed] == list(range(1, RETRIES + 1))
             assert moved[message_id].values["attempts"] == RETRIES + 1
-            times = [datetime.fromisoformat(told.values["time"]) for told in (*failed, moved[message_id])]
-            for number, (before, after) in enumerate(pairwise(times)):
-                # At least half of the full wait; a little less, because telling takes time too.
-                assert (after - before).total_seconds() >= RETRY_BASE * 2**number / 2 - 0.1
+            # Each try comes after the back-off of the one before, and each back-off is at least half of
+            # its full length (the rest is chance).
+            tries = [start - LOOKAHEAD, *(instant(told, "next_attempt_at") for told in failed)]
+            for number, (before, after) in enumerate(pairwise(tries)):
+                assert (after - before).total_seconds() >= RETRY_BASE * 2**number / 2 - 0.05
+            for before, after in pairwise([*failed, moved[message_id]]):
+                assert instant(after, "time") >= instant(before, "next_attempt_at")
 
         copies = await stage.drain(stage.settings.error_queue)
         assert sorted(copy.message_id for copy in copies) == sorted(bad)
