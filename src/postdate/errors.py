@@ -12,6 +12,7 @@
     ├── DelayedDeliveryDisabled       the toggle is off
     ├── DestinationNotFound           the queue is not there
     ├── PoisonMessage                 a queue message or row that cannot be read
+    ├── AzuriteError                  the local storage service can't be installed or started
     └── StorageError                  the storage service said no, or nothing
         ├── StorageUnreachable        no answer from the address
         ├── AccessDenied              wrong key, or a missing role
@@ -107,6 +108,10 @@ class DestinationNotFound(PostdateError):
 
 class PoisonMessage(PostdateError):
     """A queue message or a row that can never be read; its text says why."""
+
+
+class AzuriteError(PostdateError):
+    """Azurite can't be installed or started; its text ends with what the tools said."""
 
 
 class StorageError(PostdateError):

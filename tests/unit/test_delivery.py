@@ -85,6 +85,16 @@ async def test_our_rows_carry_the_term_and_dotnet_rows_go_out_as_they_are():
         }
 
 
+async def test_a_dotnet_destination_goes_to_the_queue_that_its_sanitizer_made():
+    async with open_world() as world:
+        await world.backend.sender.create("contoso-shipping")
+        row = dotnet_row(world.clock.now(), Destination="Contoso.Shipping")
+        world.backend.store.insert_raw(row)
+        await world.clock.advance(1)
+        assert (await world.endpoint.deliver_due()).handed_over == 1
+        assert len(world.in_queue("contoso-shipping")) == 1
+
+
 async def test_a_running_leader_sleeps_until_the_next_due_time_and_wakes_for_our_own_intake():
     async with open_world(idle_interval=3600, probe_interval=60) as world:
         await world.endpoint.schedule("orders", "later", delay=600)

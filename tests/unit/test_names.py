@@ -145,7 +145,7 @@ def test_the_one_table_name_that_the_service_keeps_for_itself_is_refused(overrid
         delays_table("Orders", override)
 
 
-@pytest.mark.parametrize("endpoint", ["", "x", "...", "日本語", "a" * 64, "\n"])
+@pytest.mark.parametrize("endpoint", ["", "x", "...", "日本語", "Zürich", "a b", "a" * 64, "\n"])
 def test_an_endpoint_that_gives_no_queue_name_is_refused_with_the_way_out(endpoint):
     with pytest.raises(ConfigurationError, match="set POSTDATE_QUEUE"):
         queue_for_endpoint(endpoint)

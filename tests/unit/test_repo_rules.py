@@ -63,7 +63,9 @@ def waits(path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("names", "allowed"), [(ENVIRONMENT, "settings/environment.py"), (CLOCK_CALLS, "clock.py")])
+@pytest.mark.parametrize(
+    ("names", "allowed"), [(ENVIRONMENT, "settings/environment.py"), (CLOCK_CALLS, "clock.py")]
+)
 def test_only_one_module_asks_the_machine(names, allowed):
     found = [use for path in python_files(SOURCES) if path != SOURCES / allowed for use in uses(path, names)]
     assert found == []

@@ -1,6 +1,7 @@
 """Scheduling: what becomes a row, what goes straight to its queue, and what is refused."""
 
 import dataclasses
+import enum
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -144,6 +145,10 @@ NAIVE = datetime(2026, 1, 1)
         ({"delay": 1, "headers": {"a": "x" * 40_000}}, (InvalidHeader, MessageTooLarge), "headers"),
         ({"delay": 1, "body": object()}, InvalidBody, "object"),
         ({"delay": 1, "message_id": ""}, UsageError, "message_id"),
+        ({"delay": 1, "message_id": "\ud800"}, UsageError, "surrogate"),
+        ({"delay": 1, "destination": 7}, InvalidDestination, "not text"),
+        ({"delay": 1, "headers": {h.TIME_TO_BE_RECEIVED: "soon"}}, InvalidHeader, "soon"),
+        ({"delay": 1, "headers": {h.TIME_TO_BE_RECEIVED: "00:00:00"}}, InvalidHeader, "more than zero"),
         ({"delay": 1, "expires_after": 0}, InvalidDueTime, "expires_after"),
     ],
 )
@@ -248,3 +253,23 @@ async def test_a_text_that_is_no_handle_is_refused():
         for text in ("", "abc", "zzzz" * 9, "ü"):
             with pytest.raises(InvalidHandle):
                 await world.endpoint.cancel(text)
+
+
+async def test_a_time_to_live_of_dotnets_maximum_means_never():
+    async with open_world() as world:
+        maximum = {h.TIME_TO_BE_RECEIVED: "10675199.02:48:05.4775807"}
+        await world.endpoint.schedule("orders", "x", delay=10, headers=maximum)
+        (hidden,) = world.in_queue("orders")
+        assert hidden.expires_at is None
+
+
+class Destination(enum.StrEnum):
+    ORDERS = "orders"
+
+
+async def test_an_enum_of_text_is_taken_as_its_text():
+    async with open_world() as world:
+        await world.endpoint.schedule(Destination.ORDERS, "x", delay=60, message_id=Destination.ORDERS)
+        (message,) = [m async for m in world.endpoint.upcoming()]
+        assert (type(message.destination), message.destination) == (str, "orders")
+        assert message.message_id == "orders"

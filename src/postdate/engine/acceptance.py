@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from postdate.engine.handover import EnvelopeFormOf
-from postdate.errors import InvalidDueTime, InvalidHeader, MessageTooLarge, UsageError
+from postdate.errors import InvalidDestination, InvalidDueTime, InvalidHeader, MessageTooLarge, UsageError
 from postdate.model import headers as h
 from postdate.model.delayed import DelayedMessage
 from postdate.model.durations import check_due_time, due_after, parse_duration
@@ -86,8 +86,16 @@ class Acceptance:
         """
         if delayed:
             _due_time(outgoing, now)
+        if not isinstance(outgoing.destination, str):
+            raise InvalidDestination(
+                f"destination {outgoing.destination!r} is not text; write queue or queue@alias"
+            )
+        # The text itself: a str enum's member would end up in a row as the member's name.
+        outgoing = replace(outgoing, destination=str.__str__(outgoing.destination))
         parse_destination(outgoing.destination)
         headers = check_headers(outgoing.headers)
+        if outgoing.expires_after is None:
+            _check_time_to_live(headers.get(h.TIME_TO_BE_RECEIVED))
         return Parsed(
             outgoing,
             headers,
@@ -195,7 +203,23 @@ def _message_id(given: object, headers: Headers) -> str:
         given = headers.get(h.MESSAGE_ID) or str(uuid.uuid4())
     if not isinstance(given, str) or not given:
         raise UsageError(f"message_id {given!r} is not text; use a non-empty str")
-    return given
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise UsageError("message_id holds half of a surrogate pair; it must be valid Unicode") from None
+    return str.__str__(given)
+
+
+def _check_time_to_live(header: str | None) -> None:
+    """A header of the caller's own, which counts like `expires_after`."""
+    if header is None:
+        return
+    try:
+        positive = h.parse_timespan(header) > timedelta(0)
+    except UsageError as error:
+        raise InvalidHeader(f"header {h.TIME_TO_BE_RECEIVED}: {error}") from None
+    if not positive:
+        raise InvalidHeader(f"header {h.TIME_TO_BE_RECEIVED}: {header!r} is not more than zero")
 
 
 def _time_to_live(expires_after: object) -> timedelta | None:

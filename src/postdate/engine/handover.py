@@ -11,7 +11,9 @@ from postdate.errors import UsageError
 from postdate.model import headers as h
 from postdate.model.delayed import DelayedMessage
 from postdate.model.envelope import EnvelopeForm, wrap
+from postdate.model.limits import MAX_TIME_TO_LIVE
 from postdate.model.message import Message
+from postdate.model.names import dispatch_address
 from postdate.ports import Guard, QueueSender, Receipt
 
 EnvelopeFormOf = Callable[[str], EnvelopeForm]
@@ -40,7 +42,7 @@ class HandOverTo:
         hidden_for = hidden_seconds(delayed.due_at, self._clock.now())
         remaining = time_to_live(delayed)
         receipt = await self._sender.send(
-            delayed.destination,
+            dispatch_address(delayed.destination),
             text,
             hidden_for=hidden_for,
             time_to_live=None
@@ -60,9 +62,11 @@ def time_to_live(delayed: DelayedMessage) -> timedelta | None:
     if text is None or delayed.scheduled_at is None:
         return None
     try:
-        return h.parse_timespan(text)
+        span = h.parse_timespan(text)
     except UsageError:
         return None
+    # .NET's TimeSpan.MaxValue means never.
+    return span if span <= MAX_TIME_TO_LIVE else None
 
 
 def _stamped(delayed: DelayedMessage, term: int | None) -> Message:

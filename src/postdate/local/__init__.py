@@ -1,6 +1,6 @@
 """A storage service on this machine, for development and tests: `Azurite`."""
 
+from postdate.errors import AzuriteError
 from postdate.local.azurite import Azurite
-from postdate.local.errors import AzuriteError
 
 __all__ = ["Azurite", "AzuriteError"]

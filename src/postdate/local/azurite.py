@@ -25,8 +25,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from postdate.clock import SystemClock
-from postdate.errors import ConfigurationError
-from postdate.local.errors import AzuriteError
+from postdate.errors import AzuriteError, ConfigurationError
 from postdate.local.locks import folder_lock
 from postdate.local.node import WATCHDOG, Node, ensure_azurite, find_node, last_lines
 from postdate.local.ports import (

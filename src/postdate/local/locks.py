@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from postdate.local.errors import AzuriteError
+from postdate.errors import AzuriteError
 
 if sys.platform == "win32":
     import msvcrt

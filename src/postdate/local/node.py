@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from postdate.local.errors import AzuriteError
+from postdate.errors import AzuriteError
 from postdate.local.locks import file_lock
 from postdate.settings import cache_folder
 

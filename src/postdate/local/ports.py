@@ -7,8 +7,7 @@ import socket
 import sys
 from contextlib import closing, suppress
 
-from postdate.errors import ConfigurationError
-from postdate.local.errors import AzuriteError
+from postdate.errors import AzuriteError, ConfigurationError
 
 HOST = "127.0.0.1"  # never "localhost": the tables SDK takes that for Cosmos DB on most ports
 SERVICES = ("blob", "queue", "table")

@@ -35,7 +35,7 @@ def with_fault(message: Message, fault: Fault) -> Message:
     trace = "".join(traceback.format_exception(error))
     text = str(error)[:_MESSAGE_CHARACTERS]
     cause = error.__cause__ if error.__suppress_context__ else error.__context__
-    kept = {k: v for k, v in message.headers.items() if k != h.RETRIES and not k.startswith(_EXCEPTION_INFO)}
+    kept = {k: v for k, v in message.headers.items() if not k.startswith(_EXCEPTION_INFO)}
     copy = message
     for length in _TRACE_CHARACTERS:
         headers: Headers = {

@@ -107,18 +107,34 @@ def destination(text: str) -> Address:
     return address
 
 
-def queue_for_endpoint(endpoint: str) -> str:
-    """The endpoint's own queue: lower case, and every run of other characters as one dash.
+def dispatch_address(text: str) -> str:
+    """The address to send a row to: as it stands, or sanitised where no queue can have that name.
 
-    This is the usual sanitizer of .NET fleets for names of letters, digits and dots. Names that it can't
-    turn into a valid queue need `POSTDATE_QUEUE`.
+    A .NET endpoint stores the destination before its sanitizer has seen it (nservicebus-azure, 1.2), so
+    `Contoso.Shipping` has to become the queue that its fleet made of it.
+
+    Raises:
+        InvalidDestination: see `split_address`.
+    """
+    address = split_address(text)
+    low, high = _QUEUE_LENGTH
+    if low <= len(address.queue) <= high and _QUEUE.fullmatch(address.queue):
+        return text
+    return str(Address(legacy_queue_name(address.queue), address.alias))
+
+
+def queue_for_endpoint(endpoint: str) -> str:
+    """The endpoint's own queue: lower case, and every run of dots, dashes and underscores as one dash.
+
+    This is the usual sanitizer of .NET fleets for names of letters, digits and dots. Names that hold
+    anything else need `POSTDATE_QUEUE`: two of them could end up with one queue.
 
     Raises:
         ConfigurationError: no valid queue name comes out.
     """
-    name = re.sub(r"[^a-z0-9]+", "-", endpoint.lower()).strip("-")
+    name = re.sub(r"[._-]+", "-", endpoint.lower()).strip("-")
     low, high = _QUEUE_LENGTH
-    if not low <= len(name) <= high:
+    if not low <= len(name) <= high or not _QUEUE.fullmatch(name):
         raise ConfigurationError(
             f"endpoint {shown(endpoint)} gives no valid queue name ({shown(name)}); set POSTDATE_QUEUE"
         )
