@@ -39,9 +39,9 @@ def cli() -> Iterable[str]:
     yield from [
         "# Command line",
         "",
-        "The `--help` of each command says the same. Commands print for people; with `--json` they print JSON,",
-        "one object or one per line, whose keys are listed here and stay: instants are ISO 8601 in UTC",
-        "with `Z`, names that end in `_s` are seconds.",
+        "The `--help` of each command says the same. Commands print for people; with `--json` they print",
+        "JSON, one object or one per line, whose keys are listed here and stay: instants are ISO 8601 in",
+        "UTC with `Z`, names that end in `_s` are seconds.",
         "",
         "## Exit codes",
         "",

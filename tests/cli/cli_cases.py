@@ -1,6 +1,9 @@
 """Runs the command line: inside this process where that is enough, as a process where signals matter."""
 
 import asyncio
+import base64
+import hashlib
+import hmac
 import io
 import json
 import queue
@@ -13,9 +16,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from postdate import Endpoint
 from postdate.cli import main as app
+from postdate.local.azurite import ACCOUNT, ACCOUNT_KEY
 from postdate.settings import child_environment
 
 #: Seconds until a process that says nothing counts as stuck.
@@ -73,6 +78,23 @@ def run(capsys: Any, monkeypatch: Any, *arguments: str, stdin: bytes = b"") -> D
         for record in done.objects:
             assert set(record) <= documented_keys(arguments[0]), "a key that the reference does not name"
     return done
+
+
+def with_signature(connection: str, permissions: str) -> str:
+    """The connection string with an account signature of these permissions instead of the key."""
+    fields = {
+        "sv": "2020-12-06",
+        "ss": "bqt",
+        "srt": "sco",
+        "sp": permissions,
+        "se": "2099-01-01T00:00:00Z",
+        "spr": "https,http",
+    }
+    names = ("sp", "ss", "srt", "", "se", "", "spr", "sv", "", "")
+    text = "\n".join([ACCOUNT, *(fields.get(name, "") for name in names)])
+    signed = hmac.new(base64.b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256).digest()
+    query = urlencode({**fields, "sig": base64.b64encode(signed).decode()})
+    return re.sub(r"AccountKey=[^;]*", lambda _: f"SharedAccessSignature={query}", connection)
 
 
 def on_endpoint(work: Callable[[Endpoint], Awaitable[Any]], **settings: Any) -> Any:

@@ -3,6 +3,7 @@
 import errno
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 import typer
@@ -31,6 +32,10 @@ def test_no_command_prints_the_help_and_is_wrong_usage(cli):
     done = cli()
     assert done.code == 2
     assert "schedule" in done.out + done.err
+
+
+def test_the_version_alone(cli):
+    assert cli("--version").out == f"postdate {version('postdate')}\n"
 
 
 def options_of(name):

@@ -5,7 +5,7 @@ import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from cli_cases import DOWN, on_endpoint
+from cli_cases import DOWN, on_endpoint, snapshot, with_signature
 
 from postdate.cli.stats import Backlog
 from postdate.engine.lookup import ScheduledMessage, State
@@ -90,8 +90,6 @@ def test_doctor_is_content_with_a_healthy_endpoint(cli, orders):
 
 
 def test_doctor_changes_nothing(cli, orders):
-    from cli_cases import snapshot
-
     cli("schedule", orders, "x", "--delay", "1h")
     before = on_endpoint(snapshot)
     cli("doctor")
@@ -171,6 +169,15 @@ def test_doctor_finds_storage_that_is_down(cli, storage):
 def test_doctor_finds_a_wrong_key(cli, storage, azurite_connection):
     found = checks(cli, "--connection", azurite_connection.replace("AccountKey=Eby8", "AccountKey=AAAA"))
     assert "403" in found["reach table"]["found"]
+
+
+def test_doctor_tells_which_operation_a_signature_does_not_allow(cli, orders, azurite_connection):
+    assert checks(cli, "--connection", with_signature(azurite_connection, "rwdlacup"))
+    found = checks(cli, "--connection", with_signature(azurite_connection, "rl"))
+    assert found["read rows"]["status"] == "ok"
+    assert found["remove messages"]["status"] == "failed"
+    assert "403 AuthorizationPermissionMismatch" in found["remove messages"]["found"]
+    assert "sig=" not in str(found)
 
 
 def test_doctor_finds_wrong_settings(cli, storage, monkeypatch):

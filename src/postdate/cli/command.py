@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from copy import copy
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
@@ -104,13 +105,21 @@ def command(
 
 def shared_callback(function: Plain) -> Plain:
     """The callback of the whole app: takes the shared options, where they stand before the command."""
+    option = typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version.")
 
     @functools.wraps(function)
     def run(ctx: typer.Context, **values: Any) -> None:
         ctx.obj = values
 
-    run.__signature__ = _signature(_shared(_SHOWN))  # type: ignore[attr-defined]
+    own = _parameter("version", Annotated[bool, option], default=False)
+    run.__signature__ = _signature([own, *_shared(_SHOWN)])  # type: ignore[attr-defined]
     return run
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"postdate {version('postdate')}")
+        raise typer.Exit
 
 
 def finish(*, ok: bool, code: int = 1) -> None:

@@ -34,7 +34,8 @@ def failed(name: str, error: PostdateError) -> Check:
     found, _, fix = str(error).rpartition("; ")
     if found:
         return Check(name, Status.FAILED, found, fix)
-    way_out = "put right what it names" if isinstance(error, AccessDenied) else "see docs/reference/errors.md"
+    denied = isinstance(error, AccessDenied)
+    way_out = "use a key, signature or identity that may do this" if denied else "run it again later"
     return Check(name, Status.FAILED, fix, way_out)
 
 

@@ -81,6 +81,7 @@ async def _next(deliveries: AsyncIterator[Delivery], stop: asyncio.Event) -> Del
     finally:
         stopping.cancel()
         coming.cancel()
+        await asyncio.wait({coming})
 
 
 def _print_one(call: Call, delivery: Delivery) -> None:
