@@ -58,9 +58,10 @@ class _Loop:
             raise
 
     def close(self) -> None:
+        # All on its own thread: the caller's may be running a loop (a notebook's does).
+        self.call(self._loop.shutdown_asyncgens())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
 

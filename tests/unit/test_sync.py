@@ -106,3 +106,10 @@ def test_leaving_a_receive_early_is_clean(endpoint):
     for _ in endpoint.receive("orders", batch=1):
         break
     assert len(list(endpoint.receive("orders", idle=timedelta(0)))) == 2
+
+
+async def test_it_can_be_used_where_a_loop_runs_already_as_in_a_notebook():
+    with Endpoint("Sync.Tests", backend="memory") as endpoint:
+        endpoint.setup("orders")
+        endpoint.send("orders", "x")
+        assert len(list(endpoint.receive("orders", idle=timedelta(0)))) == 1
