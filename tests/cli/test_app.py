@@ -13,7 +13,7 @@ from typer.main import get_command
 from postdate.cli import main as app
 from postdate.cli.command import command, option_name
 from postdate.cli.failures import report
-from postdate.cli.render import preview, relative, shown
+from postdate.cli.render import Output, preview, relative, shown
 from postdate.errors import AccessDenied, StorageUnreachable, UsageError
 from postdate.settings import PREFIX, Settings
 
@@ -131,6 +131,14 @@ def test_an_unexpected_error_shows_its_traceback_with_verbose(capsys):
 def test_a_file_that_can_not_be_read_is_named(capsys):
     assert report(PermissionError(errno.EACCES, "Permission denied", "/some/file"), verbose=False) == 1
     assert capsys.readouterr().err == "postdate: error: /some/file: Permission denied\n"
+
+
+def test_columns_line_up_and_the_last_is_never_folded(capsys):
+    handle = "h" * 200
+    Output(json=False).lines([("due", "queue", "handle"), ("日本", "orders", handle)], head=True)
+    head, row = capsys.readouterr().out.splitlines()
+    assert head == "due    queue    handle"
+    assert row == f"日本   orders   {handle}"
 
 
 def test_values_for_people():

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from postdate.cli.command import Call, command
-from postdate.cli.render import relative
+from postdate.cli.render import instant, relative
 from postdate.errors import UsageError
 from postdate.ports import LeaderRecord
 
@@ -30,9 +30,10 @@ async def leader(
         record = await lease.holder()
         now = endpoint.parts.clock.now()
         if not break_lease:
-            call.out.record(leader_fields(record))
+            fields = leader_fields(record)
             if record is not None and not call.out.json:
-                call.out.text(f"since: {relative(record.since, now)}")
+                fields["since"] = f"{instant(record.since)} ({relative(record.since, now)})"
+            call.out.record(fields)
             return
         held = record is None or record.leased
         if held and not yes:

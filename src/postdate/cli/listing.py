@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from postdate.cli.command import Call, command
-from postdate.cli.render import instant, relative
+from postdate.cli.render import relative
 from postdate.cli.times import End, Start, optional_instant
 from postdate.engine.lookup import ScheduledMessage
 
@@ -61,19 +61,8 @@ async def _print_table(call: Call, found: AsyncIterator[ScheduledMessage], most:
         call.out.text("nothing waits")
         return
     shown = messages[:most] if most else messages
-    call.out.table(
-        ["due", "", "destination", "state", "handle"],
-        (
-            (
-                instant(m.due_at) if m.due_at else "-",
-                relative(m.due_at, now),
-                m.destination,
-                m.state.value,
-                m.handle,
-            )
-            for m in shown
-        ),
-    )
+    rows = [(m.due_at, relative(m.due_at, now), m.destination, m.state.value, m.handle) for m in shown]
+    call.out.lines([("due", "", "destination", "state", "handle"), *rows], head=True)
     if len(messages) > len(shown):
         call.out.note(f"more wait; --limit 0 shows all (this is the first {most})")
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -29,17 +30,12 @@ class Output:
         self.json = json
         self._console = _console(stderr=False)
 
-    def record(self, values: Mapping[str, object], *, title: str | None = None) -> None:
-        """One object, or a table of names and values."""
+    def record(self, values: Mapping[str, object]) -> None:
+        """One object, or a line for each name and value."""
         if self.json:
             self.line(values)
-            return
-        table = Table.grid(padding=(0, 2))
-        for name, value in values.items():
-            table.add_row(Text(name.replace("_", " "), style="bold"), Text(shown(value), overflow="fold"))
-        if title is not None:
-            self._console.print(Text(title))
-        self._console.print(table)
+        else:
+            self.lines((name.replace("_", " "), value) for name, value in values.items())
 
     def line(self, values: Mapping[str, object]) -> None:
         """One JSON object on a line of its own."""
@@ -54,6 +50,16 @@ class Output:
         for row in rows:
             table.add_row(*(cell if isinstance(cell, Text) else Text(shown(cell)) for cell in row))
         self._console.print(table)
+
+    def lines(self, rows: Iterable[Sequence[object]], *, head: bool = False) -> None:
+        """A table whose last column is never folded or padded: a handle in it can be copied."""
+        cells = [[shown(cell) for cell in row] for row in rows]
+        widths = [max(map(cell_len, column), default=0) for column in zip(*cells, strict=True)]
+        for number, row in enumerate(cells):
+            padded = (set_cell_size(cell, width) for cell, width in zip(row[:-1], widths[:-1], strict=True))
+            text = Text("   ".join([*padded, row[-1]]).rstrip())
+            text.stylize("bold", 0, len(text) if head and not number else 0 if head else widths[0])
+            self._console.print(text, soft_wrap=True)
 
     def text(self, text: str, *, style: str = "") -> None:
         """A line for people; nothing with JSON."""
