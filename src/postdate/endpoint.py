@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -104,7 +104,9 @@ class Endpoint:
             await stack.__aexit__(kind, error, trace)
 
     async def setup(self, *queues: str) -> list[str]:
-        """Create what is missing: delays table, lease container, own queue, error queue and `queues`.
+        """Create what is missing: delays table, lease container, error queue, own queue and `queues`.
+
+        The own queue only where the endpoint's name gives one, or POSTDATE_QUEUE does.
 
         Returns the names of what this call created. Needs rights that a running endpoint does not.
         """
@@ -116,8 +118,8 @@ class Endpoint:
                 created.append(f"table {self._settings.table_name}")
             if await parts.backend.lease.create():
                 created.append(f"container {self._settings.table_name}")
-        if self._settings.queue is not None:
-            wanted.append(self._settings.queue)
+        with suppress(ConfigurationError):
+            wanted.append(self._settings.own_queue)
         sender = parts.backend.sender
         created += [f"queue {queue}" for queue in dict.fromkeys(wanted) if await sender.create(queue)]
         return created

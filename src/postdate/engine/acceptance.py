@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from postdate.clock import Clock
 from postdate.engine.handover import EnvelopeFormOf
 from postdate.errors import InvalidDestination, InvalidDueTime, InvalidHeader, MessageTooLarge, UsageError
 from postdate.model import headers as h
@@ -24,6 +25,8 @@ from postdate.model.limits import ENVELOPE_BYTES, FAULT_RESERVE_BYTES, MAX_TIME_
 from postdate.model.message import EncodedBody, Message, check_headers, check_headers_size, encode_body
 from postdate.model.names import destination as parse_destination
 
+#: What parse_duration takes.
+Delay = timedelta | float | str
 #: Space kept for the leader's term, which the dispatcher adds.
 _TERM_PLACEHOLDER = "9" * 10
 
@@ -34,11 +37,11 @@ class Outgoing:
 
     destination: str
     body: Any
-    delay: timedelta | float | str | None = None
+    delay: Delay | None = None
     at: datetime | None = None
     headers: Mapping[str, str | None] | None = None
     message_id: str | None = None
-    expires_after: timedelta | float | str | None = None
+    expires_after: Delay | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +81,14 @@ class Acceptance:
     def __init__(self, settings: AcceptanceSettings) -> None:
         self._settings = settings
 
-    def check(self, outgoing: Outgoing, now: datetime, *, delayed: bool) -> Parsed:
+    def check(self, outgoing: Outgoing, clock: Clock, *, delayed: bool) -> Parsed:
         """Refuse what is wrong, before anything is asked of the service.
 
         Raises:
             UsageError: what is wrong.
         """
         if delayed:
-            _due_time(outgoing, now)
+            due_time(clock, at=outgoing.at, delay=outgoing.delay)
         if not isinstance(outgoing.destination, str):
             raise InvalidDestination(
                 f"destination {outgoing.destination!r} is not text; write queue or queue@alias"
@@ -104,19 +107,20 @@ class Acceptance:
             encode_body(outgoing.body),
         )
 
-    def accept(self, parsed: Parsed, now: datetime, *, delayed: bool) -> Accepted:
+    def accept(self, parsed: Parsed, clock: Clock, *, delayed: bool) -> Accepted:
         """The message as it will be stored.
 
         Args:
             parsed: from `check`.
-            now: by the storage service's clock: a delay counts from it.
+            clock: the storage service's: a delay counts by it.
             delayed: False: it is due now, whatever the message says.
 
         Raises:
             UsageError: it is too large.
         """
         outgoing = parsed.outgoing
-        due_at = _due_time(outgoing, now) if delayed else now
+        now = clock.now()
+        due_at = due_time(clock, at=outgoing.at, delay=outgoing.delay) if delayed else now
         headers = self._headers(parsed, now=now, due_at=due_at if due_at > now else None)
         if parsed.time_to_live is not None:
             headers[h.TIME_TO_BE_RECEIVED] = h.format_timespan(parsed.time_to_live)
@@ -188,14 +192,24 @@ class Acceptance:
         return parked, message.body
 
 
-def _due_time(outgoing: Outgoing, now: datetime) -> datetime:
-    if outgoing.at is not None and outgoing.delay is not None:
+def due_time(clock: Clock, *, at: datetime | None, delay: Delay | None) -> datetime:
+    """The due time that a caller asks for.
+
+    A delay counts from the latest that it can be by the service's clock, so that it is never cut short;
+    zero and less is due now.
+
+    Raises:
+        InvalidDueTime: none or both are given, or it can't be stored.
+    """
+    if at is not None and delay is not None:
         raise InvalidDueTime("pass either delay or at, not both")
-    if outgoing.at is not None:
-        return check_due_time(outgoing.at)
-    if outgoing.delay is None:
+    if at is not None:
+        return check_due_time(at)
+    if delay is None:
         raise InvalidDueTime("pass delay (a duration) or at (an aware datetime); send() delivers now")
-    return due_after(outgoing.delay, now)
+    now = clock.now()
+    due_at = due_after(delay, now)
+    return due_at if due_at <= now else due_after(delay, clock.latest())
 
 
 def _message_id(given: object, headers: Headers) -> str:

@@ -18,14 +18,14 @@ from enum import StrEnum
 
 from postdate.clock import Clock
 from postdate.core.plan import hidden_seconds
+from postdate.engine.acceptance import Delay, due_time
 from postdate.engine.handover import HandOverTo
 from postdate.errors import OutcomeUnknown, StorageError, UsageError
 from postdate.events import Cancelled, Events, Rescheduled
 from postdate.model import headers as h
 from postdate.model.delayed import DelayedMessage, DelayedRow, Row
-from postdate.model.durations import check_due_time, due_after
 from postdate.model.handles import QueueHandle, RowHandle, format_handle, parse_handle
-from postdate.model.keys import due_time
+from postdate.model.keys import due_time as due_time_of
 from postdate.model.limits import MAX_HIDDEN_SECONDS
 from postdate.ports import AddResult, Backend, Receipt
 
@@ -106,7 +106,7 @@ class Changes:
         handle: str,
         *,
         at: datetime | None = None,
-        delay: timedelta | float | str | None = None,
+        delay: Delay | None = None,
     ) -> RescheduleResult:
         """Give a message another due time.
 
@@ -115,11 +115,9 @@ class Changes:
             OutcomeUnknown: the service did not answer in time to tell; the message is not lost.
         """
         parsed = parse_handle(handle)
-        if (at is None) == (delay is None):
-            raise UsageError("pass either at or delay")
 
         def due() -> datetime:
-            return check_due_time(at) if at is not None else due_after(delay, self._clock.now())
+            return due_time(self._clock, at=at, delay=delay)
 
         due_at = due()
         if isinstance(parsed, QueueHandle):
@@ -143,7 +141,7 @@ class Changes:
 
     async def _gone(self, handle: RowHandle) -> CancelOutcome:
         """What to answer for a row that is not there."""
-        due_at = due_time(handle.key)
+        due_at = due_time_of(handle.key)
         if due_at is None:
             return CancelOutcome.UNKNOWN
         late = self._clock.latest() >= await self._window_opens(due_at)
@@ -257,7 +255,7 @@ class Changes:
 def _due(row: Row, handle: RowHandle) -> datetime:
     due_at = row.delayed.due_at if isinstance(row, DelayedRow) else row.due_at
     if due_at is None:
-        due_at = due_time(handle.key)
+        due_at = due_time_of(handle.key)
     if due_at is None:
         raise UsageError(f"row {handle.key.row!r} has no due time; it goes to the error queue by itself")
     return due_at

@@ -137,11 +137,11 @@ class Intake:
         raise DestinationNotFound(destination, [f"{n}@{address.alias}" if address.alias else n for n in near])
 
     async def _accept(self, outgoing: Outgoing, *, delayed: bool = True) -> Accepted:
-        parsed = self._acceptance.check(outgoing, self._clock.now(), delayed=delayed)
+        parsed = self._acceptance.check(outgoing, self._clock, delayed=delayed)
         if self._settings.check_destinations:
             await self.check_destination(outgoing.destination)
         # Only now: a delay counts by the service's clock, which the first answer tells.
-        return self._acceptance.accept(parsed, self._clock.now(), delayed=delayed)
+        return self._acceptance.accept(parsed, self._clock, delayed=delayed)
 
     # --- making it durable ------------------------------------------------------------------------
 
