@@ -31,6 +31,7 @@ def test_a_handle_is_read_back_as_it_was(handle):
     text = format_handle(handle)
     assert parse_handle(text) == handle
     assert set(text) <= set(string.ascii_letters + string.digits + "-_")
+    assert text[0].isalpha()  # with a dash in front, a command line would take it for an option
 
 
 def test_the_key_of_a_row_somebody_else_made_survives():

@@ -78,11 +78,12 @@ def parse_handle(text: str) -> Handle:
 
 def _text(content: bytes) -> str:
     check = hashlib.blake2b(content, digest_size=_CHECK_BYTES).digest()
-    return base64.urlsafe_b64encode(check + content).decode().rstrip("=")
+    # The check sum last: a handle that began with a dash would be an option on the command line.
+    return base64.urlsafe_b64encode(content + check).decode().rstrip("=")
 
 
 def _content(text: str) -> bytes:
-    content = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))[_CHECK_BYTES:]
+    content = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))[:-_CHECK_BYTES]
     # Compared as text: base64 ignores its last bits and all letters outside its alphabet.
     if _text(content) != text:
         raise ValueError("check sum")
