@@ -133,7 +133,9 @@ class Elector:
 
     def _until_renewal(self) -> float:
         assert self._term is not None
-        return max(0.0, self._term.renew_at - self._clock.monotonic())
+        # Not a whole number of seconds: answers at one and the same fraction of a second all carry the same
+        # news in their `Date`, and an idle leader would know the service's clock to a second only.
+        return jittered(max(0.0, self._term.renew_at - self._clock.monotonic()), self._random)
 
     def _set(self, term: Term | None) -> None:
         self._term = term
