@@ -41,7 +41,9 @@ def test_a_scheduled_message_is_listed_shown_moved_and_cancelled(cli, orders):
     assert listed["handle"] == scheduled["handle"]
     assert (listed["state"], listed["destination"], listed["message_id"]) == ("waiting", orders, "m1")
     assert listed["due_at"] == scheduled["due_at"]
-    assert instant(listed["due_at"]) - instant(listed["scheduled_at"]) == timedelta(hours=1)
+    # Never cut short: it counts from the latest that the service's clock can show, known to a second at first.
+    waits = instant(listed["due_at"]) - instant(listed["scheduled_at"])
+    assert timedelta(hours=1) <= waits <= timedelta(hours=1, seconds=5)
 
     shown = cli("show", scheduled["handle"], "--json").object
     assert shown["body"] == "hello"
@@ -81,8 +83,8 @@ def test_cancelling_several_reports_each_and_fails_if_one_did(cli, orders):
 
 
 def test_what_the_leader_may_hold_is_too_late_to_cancel(cli, orders):
-    handle = schedule(cli, orders, "--delay", "31", "--lookahead", "30")["handle"]
-    done = cli("cancel", handle)
+    handle = schedule(cli, orders, "--delay", "40", "--lookahead", "30")["handle"]
+    done = cli("cancel", handle, "--lookahead", "60")
     assert (done.code, done.out.strip()) == (1, "too late")
     assert len(cli("list", "--json").objects) == 1
 
