@@ -83,6 +83,12 @@ def test_a_long_file_says_why(folder, limit):
     assert {path: lines for path, lines in long.items() if lines > limit} == {}
 
 
+def test_no_two_test_modules_share_a_name():
+    # pytest imports them by their bare names, and a whole run would stop at the second.
+    names = [path.name for path in python_files(ROOT / "tests") if path.name != "conftest.py"]
+    assert sorted(names) == sorted(set(names))
+
+
 def tracked_texts() -> Iterator[tuple[str, str]]:
     git = shutil.which("git")
     listed = (
