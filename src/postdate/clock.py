@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from postdate.core.clock_offset import OffsetInterval, observe
+from postdate.core.clock_offset import OffsetInterval, good_probe, observe
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # On Linux, CLOCK_MONOTONIC stands still while the machine is suspended, and the lease does not:
@@ -27,6 +27,15 @@ class Clock(Protocol):
 
     def latest(self) -> datetime:
         """The latest that the current instant can be; the same as `now()` unless that is an estimate."""
+        ...
+
+    @property
+    def uncertainty(self) -> float | None:
+        """Seconds between `now()` and `latest()`; None: not known at all."""
+        ...
+
+    def good_probe(self, after: float) -> float:
+        """The monotonic instant, from `after` on, at which a call to the service tells most of its clock."""
         ...
 
     def monotonic(self) -> float:
@@ -48,6 +57,15 @@ class SystemClock:
     def latest(self) -> datetime:
         """The same as `now()`."""
         return self.now()
+
+    @property
+    def uncertainty(self) -> float | None:
+        """Zero: it asks nobody."""
+        return 0.0
+
+    def good_probe(self, after: float) -> float:
+        """Any instant is as good."""
+        return after
 
     def monotonic(self) -> float:
         """Seconds since boot, suspended time included."""
@@ -101,6 +119,10 @@ class StorageClock:
         if self._known is None:
             return None
         return self._known.aged(self._local.monotonic()).uncertainty
+
+    def good_probe(self, after: float) -> float:
+        """When to make the next call, from the monotonic instant `after` on, to learn most from it."""
+        return after if self._known is None else good_probe(self._known, after)
 
     @property
     def offset(self) -> float | None:

@@ -100,6 +100,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         lease_seconds=round(settings.lease_duration.total_seconds()),
         lookahead_seconds=settings.lookahead.total_seconds(),
         probe_seconds=settings.probe_interval.total_seconds(),
+        uncertainty_limit=settings.clock_uncertainty_limit.total_seconds(),
     )
     gate = Gate(settings.send_concurrency, events)
     dispatcher = Dispatcher(
@@ -127,6 +128,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         PollSettings(
             lookahead=settings.lookahead,
             idle_interval=settings.idle_interval,
+            takeover=settings.lease_duration + settings.probe_interval,
             unremoved_limit=settings.unremoved_limit,
             removed_first=removed_first,
         ),

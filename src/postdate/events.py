@@ -101,6 +101,16 @@ class LeaseFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ClockUnsure(Event):
+    """The lease was free and not kept: the service's clock is not known well enough to judge what is due."""
+
+    name = "clock_unsure"
+    level = logging.ERROR
+    uncertainty_s: float | None
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class HandedOver(Event):
     """The leader put a message on its destination, hidden for `hidden_for` seconds."""
 
@@ -255,6 +265,7 @@ EVENTS: tuple[type[Event], ...] = (
     TermLost,
     LeaseReleased,
     LeaseFailed,
+    ClockUnsure,
     HandedOver,
     DispatchFailed,
     MovedToErrorQueue,

@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import timedelta
-from itertools import pairwise
 
 import pytest
 from engine_cases import open_world
@@ -64,26 +63,6 @@ async def test_a_crash_is_taken_over_within_a_lease_and_a_beat():
             await world.clock.advance(0.5)
         assert world.clock.monotonic() - began <= 15 + 5
         await stop(following, crashing)
-
-
-async def test_renewals_teach_the_services_clock_although_dates_have_whole_seconds():
-    # At one and the same fraction of a second, all answers say the same: the clock stays unknown to a second.
-    async with open_world() as world:
-        fractions = []
-        lease = world.endpoint.parts.backend.lease
-        renew = lease.renew
-
-        async def noting():
-            fractions.append(world.clock.monotonic() % 1)
-            return await renew()
-
-        lease.renew = noting
-        running = asyncio.create_task(world.endpoint.run())
-        await world.clock.advance(timedelta(minutes=2))
-        await stop(running)
-        gaps = [b - a for a, b in pairwise([0.0, *sorted(fractions), 1.0])]
-        assert len(fractions) >= 24
-        assert max(gaps) < 0.5
 
 
 async def test_renewals_keep_one_term_for_as_long_as_they_succeed():

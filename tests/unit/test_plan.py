@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit_cases import due_times, examples, near_times
 
-from postdate.core.plan import HandOver, Refuse, Wait, hidden_seconds, plan, ready
+from postdate.core.plan import HandOver, Refuse, Wait, hidden_seconds, plan, ready, send_instant
 from postdate.model.delayed import DelayedMessage, DelayedRow, UnreadableRow
 from postdate.model.keys import RowKey
 from postdate.model.limits import MAX_HIDDEN_SECONDS
@@ -57,6 +57,40 @@ def test_no_message_appears_early_or_a_second_late(due_at, ahead, lookahead, bac
         assert step.until <= max(due_at, next_attempt_at or due_at)
 
 
+@given(st.lists(st.timedeltas(-2 * SECOND, 40 * SECOND), max_size=40), st.integers(0, 60))
+@examples(100)
+def test_a_few_messages_are_each_sent_at_an_instant_from_which_they_are_not_late_at_all(offsets, limit):
+    rows = [row(NOW + offset) for offset in sorted(offsets)]
+    steps = plan(rows, now=NOW, lookahead=30 * SECOND, precise_limit=limit)
+    sends = [step for step in steps if isinstance(step, HandOver)]
+    timed = sum(step.row.delayed.due_at > NOW for step in sends) <= limit
+    assert [step.send_at for step in sends] == sorted(step.send_at for step in sends)
+    assert len(steps) == len(rows)
+    for step in sends:
+        due_at = step.row.delayed.due_at
+        assert NOW <= step.send_at < NOW + SECOND
+        visible_at = step.send_at + hidden_seconds(due_at, step.send_at) * SECOND
+        if timed and due_at > NOW:
+            assert visible_at == due_at
+        else:
+            assert step.send_at == NOW  # a burst goes out at once, ahead of its due time
+
+
+def test_a_burst_is_not_timed_and_keeps_its_order():
+    rows = [row(NOW + timedelta(seconds=10, milliseconds=n)) for n in range(500)]
+    steps = plan(rows, now=NOW, lookahead=30 * SECOND, precise_limit=400)
+    assert [step.row for step in steps] == rows
+    assert {step.send_at for step in steps} == {NOW}
+
+
+@given(near_times, near_times)
+@examples(60)
+def test_the_instant_of_a_send_is_whole_seconds_before_the_due_time_and_at_most_a_second_away(due_at, now):
+    instant = send_instant(due_at, now)
+    assert now <= instant < now + SECOND
+    assert due_at <= now or (due_at - instant) % SECOND == timedelta(0)
+
+
 @given(near_times, near_times)
 @examples(30)
 def test_a_message_is_hidden_for_as_few_whole_seconds_as_will_do(due_at, now):
@@ -80,7 +114,7 @@ def test_nothing_is_hidden_for_longer_than_a_queue_can():
 def test_a_lookahead_of_more_than_a_queue_can_hide_counts_as_that():
     early = row(NOW + WEEK + SECOND)
     assert plan([early], now=NOW, lookahead=timedelta(days=30)) == [Wait(early, NOW + SECOND)]
-    assert plan([early], now=NOW + SECOND, lookahead=timedelta(days=30)) == [HandOver(early)]
+    assert plan([early], now=NOW + SECOND, lookahead=timedelta(days=30)) == [HandOver(early, NOW + SECOND)]
 
 
 def test_a_page_gets_a_step_for_each_row_in_its_order():

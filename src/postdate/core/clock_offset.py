@@ -13,6 +13,7 @@ for the time that its answer may have been on the way), and when a new interval 
 at all, the old one is thrown away.
 """
 
+import math
 from dataclasses import dataclass
 
 #: Seconds of widening per second: twice the worst drift that a machine with a healthy crystal shows.
@@ -36,6 +37,16 @@ class OffsetInterval:
         """The interval as it must be trusted at local instant `now`."""
         slack = max(0.0, now - self.at) * DRIFT
         return OffsetInterval(self.low - slack, self.high + slack, max(now, self.at))
+
+
+def good_probe(known: OffsetInterval, after: float) -> float:
+    """The local instant, at or within a second after `after`, at which one call tells most.
+
+    A `Date` tells on which side of a whole second the service was. Asked when the middle of the interval is
+    at a whole second, the answer rules out one half of it, whatever it is.
+    """
+    middle = (known.low + known.high) / 2
+    return math.ceil(after + middle) - middle
 
 
 def observe(known: OffsetInterval | None, *, date: float, sent: float, received: float) -> OffsetInterval:

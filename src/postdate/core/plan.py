@@ -1,16 +1,22 @@
 """What to do with the rows of a page: a pure decision.
 
 A row is handed over when it is due within the lookahead, hidden in its queue until its due time. Hidden
-time is whole seconds, so it is rounded up: late by less than a second, never early.
+time is whole seconds, rounded up: never early. How late depends on the instant of the send: a whole number
+of seconds before the due time it is not late at all, anywhere else up to a second.
+
+So a few messages are each sent at the next such instant, which is at most a second away. A burst can't be:
+it goes out at once, at the pace that the service takes, ahead of its due time and late by less than a second.
 """
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from postdate.model.delayed import DelayedRow, Row, UnreadableRow
 from postdate.model.limits import MAX_HIDDEN_SECONDS
+
+_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +24,8 @@ class HandOver:
     """Put the message on its destination; how long it is hidden is decided at that moment."""
 
     row: DelayedRow
+    #: Not before this instant: the hidden time then ends exactly when the message is due.
+    send_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +52,22 @@ def hidden_seconds(due_at: datetime, now: datetime) -> int:
     return min(max(0, math.ceil(remaining)), MAX_HIDDEN_SECONDS)
 
 
-def plan(page: Iterable[Row], *, now: datetime, lookahead: timedelta) -> list[Step]:
-    """One step for each row of a page.
+def send_instant(due_at: datetime, now: datetime) -> datetime:
+    """The first instant from `now` on that is a whole number of seconds before the due time."""
+    if due_at <= now:
+        return now
+    return due_at - timedelta(seconds=(due_at - now) // _SECOND)
+
+
+def plan(page: Iterable[Row], *, now: datetime, lookahead: timedelta, precise_limit: int = 0) -> list[Step]:
+    """One step for each row of a page, in the order of sending.
 
     Args:
         page: rows in due order.
         now: the earliest that the storage service's clock can show.
         lookahead: how long before its due time a message may be handed over.
+        precise_limit: sends within one second that surely find the service free. More than these are a
+            burst: each is sent at once.
     """
     steps: list[Step] = []
     for row in page:
@@ -60,8 +77,20 @@ def plan(page: Iterable[Row], *, now: datetime, lookahead: timedelta) -> list[St
         elif isinstance(row, UnreadableRow):
             steps.append(Refuse(row))
         else:
-            steps.append(HandOver(row))
-    return steps
+            steps.append(HandOver(row, now))
+    waiting = sum(isinstance(step, HandOver) and step.row.delayed.due_at > now for step in steps)
+    return steps if waiting > precise_limit else _aligned(steps, now)
+
+
+def _aligned(steps: list[Step], now: datetime) -> list[Step]:
+    """What is overdue first, then each message at its own instant within the next second."""
+    aligned = [
+        replace(step, send_at=send_instant(step.row.delayed.due_at, now))
+        if isinstance(step, HandOver)
+        else step
+        for step in steps
+    ]
+    return sorted(aligned, key=lambda step: step.send_at if isinstance(step, HandOver) else now)
 
 
 def ready(row: Row, lookahead: timedelta) -> datetime | None:

@@ -29,11 +29,16 @@ from postdate.core.backoff import jittered
 from postdate.core.term import Term, begin
 from postdate.engine.tasks import to_the_end
 from postdate.errors import StorageError
-from postdate.events import Events, LeaseFailed, LeaseReleased, TermBegan, TermEnded, TermLost
+from postdate.events import ClockUnsure, Events, LeaseFailed, LeaseReleased, TermBegan, TermEnded, TermLost
 from postdate.ports import LeaseStore
 
 #: Seconds between two tries after a lease call that failed.
 _RETRY_SECONDS = 1.0
+#: A clock known to so many seconds is known well; a round trip to a near service takes some milliseconds.
+_SHARP_SECONDS = 0.02
+#: Renewals that a new leader makes for the sake of the clock, at most, and the shortest pause between them.
+_QUICK_RENEWALS = 10
+_QUICK_SECONDS = 0.1
 #: Seconds that giving the lease back may take.
 _RELEASE_SECONDS = 5.0
 
@@ -51,6 +56,7 @@ class Elector:
         lease_seconds: int,
         lookahead_seconds: float,
         probe_seconds: float,
+        uncertainty_limit: float,
         random: Random | None = None,
     ) -> None:
         self._lease = lease
@@ -60,6 +66,8 @@ class Elector:
         self._lease_seconds = lease_seconds
         self._lookahead_seconds = lookahead_seconds
         self._probe_seconds = probe_seconds
+        self._uncertainty_limit = uncertainty_limit
+        self._quick_renewals = 0
         self._random = random or Random()
         self._term: Term | None = None
         self._changed = asyncio.Event()
@@ -115,6 +123,13 @@ class Elector:
         number = await self._lease.acquire(self._holder, self._lease_seconds, self._lookahead_seconds)
         if number is None:
             return jittered(self._probe_seconds, self._random)
+        uncertainty = self._clock.uncertainty
+        if uncertainty is None or uncertainty > self._uncertainty_limit:
+            # What is due is judged by the service's clock: who does not know it must not lead.
+            self._events.emit(ClockUnsure(uncertainty, self._uncertainty_limit))
+            await self._lease.release()
+            return jittered(self._probe_seconds, self._random)
+        self._quick_renewals = _QUICK_RENEWALS
         self._set(begin(number, attempted_at=attempted_at, lease_seconds=self._lease_seconds))
         self._events.emit(TermBegan(number, self._holder))
         return self._until_renewal()
@@ -132,10 +147,18 @@ class Elector:
         return 0.0
 
     def _until_renewal(self) -> float:
+        """Seconds until a renewal is due, moved so that its answer tells most of the service's clock.
+
+        A new leader renews about once a second until it knows that clock well: each answer halves what is
+        not known. From then on it is kept sharp by renewals that are made anyway.
+        """
         assert self._term is not None
-        # Not a whole number of seconds: answers at one and the same fraction of a second all carry the same
-        # news in their `Date`, and an idle leader would know the service's clock to a second only.
-        return jittered(max(0.0, self._term.renew_at - self._clock.monotonic()), self._random)
+        now = self._clock.monotonic()
+        after = self._term.renew_at - 0.5
+        if self._quick_renewals and (self._clock.uncertainty or 0.0) > _SHARP_SECONDS:
+            self._quick_renewals -= 1
+            after = now + _QUICK_SECONDS
+        return max(0.0, self._clock.good_probe(max(now, after)) - now)
 
     def _set(self, term: Term | None) -> None:
         self._term = term

@@ -139,6 +139,10 @@ class Settings(BaseSettings):
     probe_interval: Duration = Field(
         timedelta(seconds=3), description="How often a follower tries to take the lease."
     )
+    clock_uncertainty_limit: Duration = Field(
+        timedelta(seconds=5),
+        description="A process that knows the service's clock less well than this does not lead.",
+    )
     number_of_retries: int = Field(
         5, ge=0, description="Dispatches after the first failed one, before the error queue."
     )
@@ -179,7 +183,9 @@ class Settings(BaseSettings):
             raise ValueError(f"must be whole seconds, {low} to {high}; it is {format_duration(value)}")
         return value
 
-    @field_validator("idle_interval", "probe_interval", "retry_base", "retry_maximum")
+    @field_validator(
+        "idle_interval", "probe_interval", "retry_base", "retry_maximum", "clock_uncertainty_limit"
+    )
     @classmethod
     def _positive(cls, value: timedelta) -> timedelta:
         if not timedelta(0) < value <= _TEN_YEARS:

@@ -33,6 +33,15 @@ class VirtualClock:
         """The same as `now()`."""
         return self._now
 
+    @property
+    def uncertainty(self) -> float | None:
+        """Zero."""
+        return 0.0
+
+    def good_probe(self, after: float) -> float:
+        """Any instant is as good."""
+        return after
+
     def monotonic(self) -> float:
         """Grows with `advance` only."""
         return self._monotonic
