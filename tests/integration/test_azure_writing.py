@@ -10,6 +10,7 @@ from postdate.backends.azure_storage.rows import (
     TRANSACTION_BYTES,
     check_transaction,
     chunks,
+    json_of,
     quoted,
     wire_bytes,
 )
@@ -142,7 +143,7 @@ def test_chunks_keep_partitions_apart_and_the_order_within():
     found = list(chunks(items))
     assert sorted(len(chunk) for chunk in found) == [25, 25, 100, 100]
     assert all(len({n % 2 for n in chunk}) == 1 and chunk == sorted(chunk) for chunk in found)
-    assert wire_bytes({"Headers": 'ö"'}) > wire_bytes({"Headers": "oo"})
+    assert wire_bytes(json_of({"Headers": 'ö"'})) > wire_bytes(json_of({"Headers": "oo"}))
 
 
 # Removing

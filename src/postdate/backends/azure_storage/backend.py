@@ -45,7 +45,7 @@ class AzureStorageBackend:
         self._container: ContainerClient = own.container(name)
         self._clock = clock
         self._lease_target = settings.lease_target
-        self.store = DelayedTable(self._table, own.endpoints.table, name)
+        self.store = DelayedTable(self._table, own.hot_table(name), own.endpoints.table, name)
         self.lease = self.new_lease()
         self.sender = AzureQueueSender(accounts)
         self.receiver = AzureQueueReceiver(accounts)

@@ -1,4 +1,4 @@
-"""The SDK's clients, all on one session, with retries and timeouts set in this one place.
+"""The SDK's clients and the hot calls, all on one session, with retries and timeouts set in this one place.
 
 What each figure is for (fact sheet 4.2, measured):
 
@@ -24,6 +24,7 @@ from azure.storage.blob.aio import ContainerClient
 from azure.storage.queue.aio import QueueClient, QueueServiceClient
 
 from postdate.backends.azure_storage.connection import Endpoints
+from postdate.backends.azure_storage.hot_calls import HotQueues, HotTable
 from postdate.backends.azure_storage.transport import ObservingTransport
 from postdate.clock import StorageClock
 
@@ -115,6 +116,11 @@ class AccountClients:
             **_COMMON,
         )
         self._queue_clients: OrderedDict[str, QueueClient] = OrderedDict()
+        self.hot_queues = HotQueues(endpoints.queue.url, API_VERSION, credential, self._transport)
+
+    def hot_table(self, name: str) -> HotTable:
+        """A table's transactions and pages; nothing to close."""
+        return HotTable(self.endpoints.table.url, name, self._credential, self._transport, _TABLE_RETRIES)
 
     def table(self, name: str) -> TableClient:
         """A client of a table; the caller closes it."""

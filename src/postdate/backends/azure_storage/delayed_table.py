@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from azure.core import MatchConditions
 from azure.data.tables import UpdateMode
@@ -20,7 +20,14 @@ from postdate.backends.azure_storage.failures import (
     outcome_unknown,
     refusal,
 )
-from postdate.backends.azure_storage.rows import Entity, check_transaction, chunks, entity_of, wire_bytes
+from postdate.backends.azure_storage.rows import (
+    Entity,
+    check_transaction,
+    chunks,
+    entity_of,
+    json_of,
+    wire_bytes,
+)
 from postdate.backends.azure_storage.table_queries import KEYS, TableQueries
 from postdate.backends.azure_storage.transport import calling
 from postdate.errors import OutcomeUnknown, PostdateError, ServiceBusy
@@ -39,6 +46,13 @@ ROUNDS = 10
 _ONCE: dict[str, Any] = {"retry_total": 0}
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class _Insert(NamedTuple):
+    """A row to insert: as the SDK takes it for one row, and as it goes into a transaction."""
+
+    entity: Entity
+    json: bytes
 
 
 class DelayedTable(TableQueries):
@@ -65,9 +79,10 @@ class DelayedTable(TableQueries):
         had written. Which of the two it was can't be told.
         """
         unique = {message.key: message for message in reversed(messages)}
-        entities = [(key, entity_of(message)) for key, message in reversed(unique.items())]
+        entities = ((key, entity_of(message)) for key, message in reversed(unique.items()))
+        written = [(key, _Insert(entity, json_of(entity))) for key, entity in entities]
         results: dict[RowKey, AddResult] = {}
-        sized = ((item, item[0].partition, wire_bytes(item[1])) for item in entities)
+        sized = ((item, item[0].partition, wire_bytes(item[1].json)) for item in written)
         await _each(chunks(sized), TRANSACTIONS, lambda chunk: self._insert(chunk, results))
         told: set[RowKey] = set()
         answers = []
@@ -78,7 +93,7 @@ class DelayedTable(TableQueries):
             told.add(result.key)
         return answers
 
-    async def _insert(self, chunk: list[tuple[RowKey, Entity]], results: dict[RowKey, AddResult]) -> None:
+    async def _insert(self, chunk: list[tuple[RowKey, _Insert]], results: dict[RowKey, AddResult]) -> None:
         pending, conflicts, repeated = dict(chunk), 0, False
         while pending:
             try:
@@ -102,16 +117,15 @@ class DelayedTable(TableQueries):
                     results[key] = AddResult(key, etag, created=True)
                 return
 
-    async def _submit_inserts(self, rows: dict[RowKey, Entity]) -> list[str]:
+    async def _submit_inserts(self, rows: dict[RowKey, _Insert]) -> list[str]:
         """Insert all rows or none; their etags."""
-        check_transaction(list(rows), sum(wire_bytes(entity) for entity in rows.values()))
+        check_transaction(list(rows), sum(wire_bytes(row.json) for row in rows.values()))
         if len(rows) == 1:
-            [entity] = rows.values()
+            [row] = rows.values()
             # The service needn't send back what we sent: 10 % less time.
-            answer = await self._client.create_entity(entity, headers={"Prefer": "return-no-content"})
+            answer = await self._client.create_entity(row.entity, headers={"Prefer": "return-no-content"})
             return [str(answer["etag"])]
-        answers = await self._client.submit_transaction([("create", entity) for entity in rows.values()])
-        return [str(answer["etag"]) for answer in answers]
+        return await self._hot.insert([row.json for row in rows.values()])
 
     async def remove(self, rows: Sequence[Row], guard: Guard | None = None) -> list[bool]:
         """Delete rows; for each, whether this call removed it. See `ports.DelayedStore.remove`.
@@ -128,7 +142,7 @@ class DelayedTable(TableQueries):
             for row in chunk:
                 answers[positions[row.key]] = row.key in removed
 
-        sized = ((rows[i], key.partition, wire_bytes({})) for key, i in positions.items())
+        sized = ((rows[i], key.partition, wire_bytes()) for key, i in positions.items())
         try:
             await _each(chunks(sized), TRANSACTIONS, delete)
         except Exception as error:
@@ -170,21 +184,11 @@ class DelayedTable(TableQueries):
         """Delete all rows or none.
 
         Always a transaction, of one row too: `delete_entity` says nothing where the row, or even the
-        table, is missing (fact 10). Never repeated by the SDK: a repeat could not tell who deleted.
+        table, is missing (fact 10). Never repeated below here: a repeat could not tell who deleted.
         """
-        check_transaction(list(rows), sum(wire_bytes({}) for _ in rows))
+        check_transaction(list(rows), sum(wire_bytes() for _ in rows))
         with calling(guard=guard, once=True):
-            await self._client.submit_transaction(
-                [
-                    (
-                        "delete",
-                        {"PartitionKey": key.partition, "RowKey": key.row},
-                        {"etag": etag, "match_condition": MatchConditions.IfNotModified},
-                    )
-                    for key, etag in rows.items()
-                ],
-                **_ONCE,
-            )
+            await self._hot.delete(rows)
 
     async def update(self, row: Row, *, failure_count: int, next_attempt_at: datetime | None) -> str | None:
         """Write attempts and next-try time of this version of the row; its new etag, or None.

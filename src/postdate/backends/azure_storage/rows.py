@@ -1,14 +1,19 @@
-"""Entities of the SDK to plain properties and back, and rows into transactions that the service takes.
+"""Entities of the service and of the SDK to plain properties and back, and rows into transactions.
 
 The service's rules for an entity-group transaction are checked here, before sending: Azurite accepts
 transactions over two partitions that Azure refuses (fact 17).
 """
 
+import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, TypeVar
+from urllib.parse import quote
+from uuid import UUID
 
+import msgspec
 from azure.data.tables import EntityProperty, TableEntity
 
 from postdate.model.delayed import DelayedMessage, Row, RowValue, UnreadableRow
@@ -21,11 +26,33 @@ from postdate.model.rowcodec import decode_row, encode_row
 TRANSACTION_BYTES = min(1_000_000, BATCH_BYTES)
 #: Bytes of one operation on the wire besides its properties: MIME headers, URL, etag, braces.
 _OPERATION_BYTES = 700
-#: Bytes of one property besides name and value: quotes, and its type as a property of its own.
-_PROPERTY_BYTES = 40
+_TYPE = "@odata.type"
 
 Entity = dict[str, RowValue]
 Keyed = TypeVar("Keyed")
+
+
+def _instant(text: str) -> datetime:
+    """The instant of an Edm.DateTime: UTC, its ticks of 100 ns cut to microseconds, as the SDK does."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+#: What JSON holds as text, by its type. All other types are what JSON makes of them.
+_READ: dict[str, Callable[[str], RowValue]] = {
+    "Edm.Binary": base64.b64decode,
+    "Edm.DateTime": _instant,
+    "Edm.Double": float,  # NaN and infinity are text
+    "Edm.Guid": lambda text: str(UUID(text)),
+    "Edm.Int64": int,
+}
+_WRITTEN: dict[type, str | None] = {
+    str: None,
+    int: None,
+    bool: None,
+    bytes: "Edm.Binary",
+    datetime: "Edm.DateTime",
+}
+_INT32 = range(-(2**31), 2**31)
 
 
 def plain_value(value: object) -> RowValue:
@@ -61,6 +88,52 @@ def row_of(entity: TableEntity) -> Row:
     return decode_row({name: plain_value(value) for name, value in entity.items()}, etag)
 
 
+def json_of(entity: Mapping[str, RowValue]) -> bytes:
+    """An entity as it is inserted: ASCII, with types where JSON alone doesn't tell.
+
+    Raises:
+        TypeError: a value of a kind that no row of ours holds.
+    """
+    typed: dict[str, RowValue] = {}
+    for name, value in entity.items():
+        kind = type(value)
+        if kind not in _WRITTEN or (kind is int and value not in _INT32):
+            raise TypeError(f"column {name} holds {kind.__name__}, which is not written")
+        if edm_type := _WRITTEN[kind]:
+            typed[name + _TYPE] = edm_type
+        typed[name] = value
+    with suppress(UnicodeEncodeError):  # half of a surrogate pair, which .NET may have written
+        text = msgspec.json.encode(typed)
+        if text.isascii():
+            return text
+    # As the SDK writes it: no reader has to know that the rest would be UTF-8.
+    return json.dumps(msgspec.to_builtins(typed)).encode()
+
+
+def properties_of(entry: Mapping[str, Any]) -> tuple[Entity, str]:
+    """The properties and the etag of an entity in a page's JSON. A value not of its type stays text."""
+    found: Entity = {}
+    typed: list[tuple[str, str]] = []
+    for name, value in entry.items():
+        if name.endswith(_TYPE):
+            typed.append((name[: -len(_TYPE)], value))
+        elif name != "Timestamp" and not name.startswith("odata."):
+            found[name] = value
+    for name, edm_type in typed:
+        read, value = _READ.get(edm_type), found.get(name)
+        if read is not None and isinstance(value, str):
+            try:
+                found[name] = read(value)
+            except ValueError:
+                continue
+    return found, entry.get("odata.etag") or _etag_of(entry)
+
+
+def _etag_of(entry: Mapping[str, Any]) -> str:
+    """An etag is made of the time of the last change; for an answer without one, as the SDK does."""
+    return f"W/\"datetime'{quote(entry['Timestamp'])}'\"" if "Timestamp" in entry else ""
+
+
 def due_of(row: Row) -> datetime | None:
     """When a row is due; None: at once, since nothing in it tells."""
     return row.due_at if isinstance(row, UnreadableRow) else row.delayed.due_at
@@ -81,18 +154,9 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def wire_bytes(entity: Mapping[str, RowValue]) -> int:
-    """At least the bytes that an operation with this entity takes on the wire."""
-    size = _OPERATION_BYTES
-    for name, value in entity.items():
-        size += _PROPERTY_BYTES + 2 * len(name)  # the name stands twice: once for the type
-        if isinstance(value, str):
-            size += len(json.dumps(value))  # as the SDK writes it: non-ASCII in six bytes
-        elif isinstance(value, bytes):
-            size += 4 * ((len(value) + 2) // 3)
-        else:
-            size += 40
-    return size
+def wire_bytes(entity: bytes = b"") -> int:
+    """At least the bytes that an operation takes on the wire, with this JSON."""
+    return _OPERATION_BYTES + len(entity)
 
 
 def chunks(items: Iterable[tuple[Keyed, str, int]]) -> Iterator[list[Keyed]]:

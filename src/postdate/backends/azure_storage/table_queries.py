@@ -1,23 +1,30 @@
 """Reading the endpoint's table: what is due, what comes next, what waits.
 
-Pages of queries, always by `by_page`: the SDK's item iteration calls itself for each empty page, and Azure
-may send hundreds of them (fact 16).
+Pages of queries, one by one: an empty page is not the end, and Azure may send hundreds of them (fact 16).
 """
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 
-from azure.data.tables import TableEntity
 from azure.data.tables.aio import TableClient
 
 from postdate.backends.azure_storage.connection import Place
 from postdate.backends.azure_storage.failures import CALL_ERRORS, Refusal, refusal, translate, translating
-from postdate.backends.azure_storage.rows import due_of, due_order, key_of, plain_value, quoted, row_of
+from postdate.backends.azure_storage.hot_calls import HotTable, Token
+from postdate.backends.azure_storage.rows import (
+    Entity,
+    due_of,
+    due_order,
+    key_of,
+    properties_of,
+    quoted,
+    row_of,
+)
 from postdate.errors import PostdateError
 from postdate.model.delayed import Row
 from postdate.model.keys import RowKey, bound, due_time, row_key
 from postdate.model.limits import PAGE_ROWS
-from postdate.model.rowcodec import DUE_TIME
+from postdate.model.rowcodec import DUE_TIME, decode_row
 
 #: Rows read at a time when looking for the next due time.
 NEXT_DUE_PAGE = 100
@@ -30,8 +37,9 @@ _IDENTITY_DIGITS = 32
 class TableQueries:
     """The reading half of `ports.DelayedStore`."""
 
-    def __init__(self, client: TableClient, place: Place, name: str) -> None:
+    def __init__(self, client: TableClient, hot: HotTable, place: Place, name: str) -> None:
         self._client = client
+        self._hot = hot
         self._place = place
         self._name = name
 
@@ -40,7 +48,7 @@ class TableQueries:
         last = bound(until)
         matching = f"PartitionKey le {quoted(last.partition)} and RowKey le {quoted(last.row)}"
         async for entities in self._pages(matching, "reading due rows of"):
-            rows = [row_of(entity) for entity in entities]
+            rows = [decode_row(*entity) for entity in entities]
             # A .NET row of the last second is due when that second is over.
             yield sorted((row for row in rows if (due_of(row) or until) <= until), key=due_order)
 
@@ -56,7 +64,7 @@ class TableQueries:
         async for entities in self._pages(
             matching, "looking for the next due row of", top=NEXT_DUE_PAGE, select=[*KEYS, DUE_TIME]
         ):
-            for entity in entities:
+            for entity, _ in entities:
                 key = key_of(entity)
                 due = _due(entity, key)
                 if due is None or (after is not None and due <= after):
@@ -85,7 +93,7 @@ class TableQueries:
             conditions += [f"PartitionKey le {quoted(last.partition)}", f"RowKey le {quoted(last.row)}"]
         matching = " and ".join(conditions)
         async for entities in self._pages(matching, "reading rows of"):
-            for row in sorted((row_of(entity) for entity in entities), key=due_order):
+            for row in sorted((decode_row(*entity) for entity in entities), key=due_order):
                 due = due_of(row)
                 early = start is not None and (due is None or due < start)
                 late = end is not None and due is not None and due >= end
@@ -93,20 +101,17 @@ class TableQueries:
                     yield row
 
     async def _pages(
-        self, matching: str, what: str, *, top: int = PAGE_ROWS, select: list[str] | None = None
-    ) -> AsyncIterator[list[TableEntity]]:
-        """Each page of a query. An empty page is not the end: only a missing continuation is (fact 16)."""
-        if matching:
-            pages = self._client.query_entities(matching, results_per_page=top, select=select).by_page()
-        else:
-            pages = self._client.list_entities(results_per_page=top, select=select).by_page()
+        self, matching: str, what: str, *, top: int = PAGE_ROWS, select: Sequence[str] = ()
+    ) -> AsyncIterator[list[tuple[Entity, str]]]:
+        """Entities with their etags, page by page. Only a missing continuation is the end (fact 16)."""
+        token: Token | None = None
         while True:
             with translating(f"{what} table {self._name}", self._place, changes=False):
-                try:
-                    page = [entity async for entity in await anext(pages)]
-                except StopAsyncIteration:
-                    return
-            yield page
+                page = await self._hot.page(matching, top=top, select=select, token=token)
+            yield [properties_of(entry) for entry in page.rows]
+            token = page.token
+            if token is None:
+                return
 
     async def get(self, key: RowKey) -> Row | None:
         """One row, or None."""
@@ -121,6 +126,6 @@ class TableQueries:
         return translate(error, f"{doing} table {self._name}", self._place, changes=changes)
 
 
-def _due(entity: TableEntity, key: RowKey) -> datetime | None:
-    value = plain_value(entity.get(DUE_TIME))
+def _due(entity: Entity, key: RowKey) -> datetime | None:
+    value = entity.get(DUE_TIME)
     return value if isinstance(value, datetime) else due_time(key)
