@@ -47,10 +47,10 @@ from postdate.ports import Backend, Guard
 SERVICE_ERRORS = (ServiceBusy, StorageUnreachable, OutcomeUnknown)
 #: Attempts never help against these.
 _HOPELESS = (MessageTooLarge, PoisonMessage)
-#: Service failures in a row after which an account is left alone for a while.
-_ACCOUNT_FAILURES = 8
-#: Longest time that an account is left alone.
-_ACCOUNT_PAUSE_SECONDS = 30.0
+#: Service failures in a row after which a queue, or an account that gives no answer, is left alone.
+_PLACE_FAILURES = 8
+#: Longest time that it is left alone.
+_PLACE_PAUSE_SECONDS = 30.0
 _REMEMBERED = 10_000
 
 
@@ -80,9 +80,12 @@ _MOVED = Dispatched(Outcome.MOVED)
 
 
 @dataclass(slots=True)
-class _AccountHealth:
+class _Health:
     failures: int = 0
     retry_at: datetime | None = None
+
+
+_WELL = _Health()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,8 @@ class Dispatcher:
         self._on_busy = on_busy
         self._random = random or Random()
         self._service_failures: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self._accounts: dict[str, _AccountHealth] = {}
+        #: Of queues (queue@alias) and accounts (@alias) that failed last time.
+        self._unwell: dict[str, _Health] = {}
 
     async def dispatch(self, row: DelayedRow, term: int, guard: Guard) -> Dispatched:
         """Hand a readable row over.
@@ -129,20 +133,25 @@ class Dispatcher:
             LeaseLost: the term is over; nothing was sent.
         """
         delayed = row.delayed
-        alias = delayed.destination.partition("@")[2].lower()
-        account = self._accounts.setdefault(alias, _AccountHealth())
-        if account.retry_at is not None and self._clock.now() < account.retry_at:
-            return Dispatched(Outcome.SKIPPED, account.retry_at)
+        queue, _, alias = delayed.destination.lower().partition("@")
+        places = queue, account = f"{queue}@{alias}", f"@{alias}"
+        for place in places:
+            retry_at = self._unwell.get(place, _WELL).retry_at
+            if retry_at is not None and self._clock.now() < retry_at:
+                return Dispatched(Outcome.SKIPPED, retry_at)
         if self._expired(delayed):
             return await self._drop(delayed)
         try:
             _, hidden_for = await self._hand_over.send(delayed, term=term, guard=guard)
         except SERVICE_ERRORS as error:
-            self._account_failed(account)
+            # An account that answers may be busy with this one queue: the others go on.
+            self._place_failed(queue if isinstance(error, ServiceBusy) else account)
             return await self._service_failed(row, error)
         except PostdateError as error:
+            self._unwell.pop(queue, None)
             return await self._message_failed(row, error, guard)
-        account.failures, account.retry_at = 0, None
+        for place in places:
+            self._unwell.pop(place, None)
         self._service_failures.pop((row.key.partition, row.key.row), None)
         self._events.emit(
             HandedOver(
@@ -188,12 +197,15 @@ class Dispatcher:
 
     # --- failures ---------------------------------------------------------------------------------
 
-    def _account_failed(self, account: _AccountHealth) -> None:
-        account.failures += 1
-        beyond = account.failures - _ACCOUNT_FAILURES
+    def _place_failed(self, place: str) -> None:
+        health = self._unwell.setdefault(place, _Health())
+        if health.retry_at is not None and self._clock.now() < health.retry_at:
+            return  # begun before the pause, together with those that led to it
+        health.failures += 1
+        beyond = health.failures - _PLACE_FAILURES
         if beyond >= 0:
-            pause = retry_wait(beyond + 1, base_s=1.0, maximum_s=_ACCOUNT_PAUSE_SECONDS, random=self._random)
-            account.retry_at = self._clock.now() + timedelta(seconds=pause)
+            pause = retry_wait(beyond + 1, base_s=1.0, maximum_s=_PLACE_PAUSE_SECONDS, random=self._random)
+            health.retry_at = self._clock.now() + timedelta(seconds=pause)
 
     async def _service_failed(self, row: DelayedRow, error: StorageError) -> Dispatched:
         self._on_busy(error)
@@ -243,7 +255,7 @@ class Dispatcher:
                 await store.add([delayed])
             else:
                 await store.update(row, failure_count=attempts, next_attempt_at=next_attempt_at)
-        except StorageError:
+        except PostdateError:
             # The row is as it was, and the next pass tries it again: nothing is lost.
             return None
         return next_attempt_at

@@ -97,7 +97,7 @@ class _Pass:
 
     @property
     def goes_on(self) -> bool:
-        return self.guard() and not self.stop.is_set()
+        return self.guard() and not self.remover.full and not self.stop.is_set()
 
 
 class Poller:
@@ -200,6 +200,8 @@ class Poller:
                 pass
             finally:
                 await remover.flush()
+            if remover.full:
+                raise StorageError("rows of what was handed over can't be removed; nothing more is sent")
             next_due = await self._backend.store.next_due(until) if ask_next else None
             if next_due is not None:
                 tally.again_at(next_due - self._settings.lookahead + self._slack)
@@ -240,8 +242,8 @@ class Poller:
                 this.tally.again_at(step.until)
             elif step.row in self._handed_over:
                 # Sent by an earlier pass that could not remove it.
-                await this.remover.reserve()
-                this.remover.add(step.row)
+                if await this.remover.reserve():
+                    this.remover.add(step.row)
             else:
                 work.append(step)
         for start in range(0, len(work), BATCH_OPERATIONS):
@@ -275,16 +277,19 @@ class Poller:
         if self._settings.removed_first:
             batch = await self._claim(batch, this.guard)
         async with asyncio.TaskGroup() as sends:
-            for step in batch:
+            for position, step in enumerate(batch):
                 if isinstance(step, HandOver):
                     await self._wait_until(step.send_at, this.stop)
-                await this.remover.reserve()
+                if not await this.remover.reserve():
+                    await self._put_back(self._removed(batch[position:]))
+                    return
                 await self._gate.enter()
                 sends.create_task(self._one(step, this))
 
     async def _wait_until(self, instant: datetime, stop: asyncio.Event) -> None:
         """Wait for the instant of a send, at most a second; `stop` ends it, and costs punctuality only."""
-        while (ahead := (instant - self._clock.now()).total_seconds()) > 0:
+        # More than that is a clock that was set back meanwhile.
+        while 0 < (ahead := (instant - self._clock.now()).total_seconds()) <= 1:
             # A little longer: a send a moment too soon would be hidden a whole second too long.
             if await wait_for(stop, ahead + _WAKE_SECONDS, self._clock):
                 return
@@ -294,8 +299,7 @@ class Poller:
         try:
             result = await self._carry_out(step, this)
         except LeaseLost:
-            if isinstance(step, HandOver) and self._removed_before(step):
-                await self._put_back([step.row])
+            await self._put_back(self._removed([step]))
             return
         finally:
             await self._gate.leave()
@@ -303,6 +307,8 @@ class Poller:
                 this.remover.add(step.row)
             else:
                 this.remover.give_back()
+        if result.outcome is Outcome.SKIPPED:
+            await self._put_back(self._removed([step]))
         this.tally.count(result.outcome)
         this.tally.again_at(result.again_at)
         if result.outcome is Outcome.DONE:
@@ -312,6 +318,9 @@ class Poller:
         if isinstance(step, Refuse):
             return await self._dispatcher.refuse(step.row, this.guard)
         return await self._dispatcher.dispatch(step.row, this.term, this.guard)
+
+    def _removed(self, steps: Sequence[Step]) -> list[DelayedRow]:
+        return [s.row for s in steps if isinstance(s, HandOver) and self._removed_before(s)]
 
     def _removed_before(self, step: Step) -> bool:
         return self._settings.removed_first and isinstance(step.row, DelayedRow)

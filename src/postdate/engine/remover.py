@@ -1,7 +1,8 @@
 """Removing rows whose messages were handed over: in batches, beside the sends, never too far behind.
 
 A crash doubles what was sent and not yet removed. So a place is reserved before each send and freed when the
-row is gone: never more than `limit` messages are in between, whatever happens.
+row is gone: never more than `limit` messages are in between, whatever happens. A row that can't be removed
+keeps its place to the end of the pass; when all places are kept so, nothing more is sent.
 """
 
 import asyncio
@@ -60,17 +61,27 @@ class Remover:
         self._clock = clock
         self._events = events
         self._guard = guard
+        self._limit = limit
         self._places = asyncio.Semaphore(limit)
+        self._stuck = 0
         self._batch = max(1, limit // 2)
         self._handed_over = handed_over
         self._waiting: list[Row] = []
         self._flushes: set[asyncio.Task[None]] = set()
 
-    async def reserve(self) -> None:
-        """Wait for a place."""
+    @property
+    def full(self) -> bool:
+        """Whether all places are taken by rows that can't be removed."""
+        return self._stuck >= self._limit
+
+    async def reserve(self) -> bool:
+        """Wait for a place; False: there will be none in this pass, so send nothing more."""
         if self._places.locked():
             self._start_flush()
         await self._places.acquire()
+        if self.full:
+            self._places.release()  # tells the next one that waits
+        return not self.full
 
     def give_back(self) -> None:
         """The send did not happen."""
@@ -99,26 +110,33 @@ class Remover:
         task.add_done_callback(self._flushes.discard)
 
     async def _remove(self, rows: Sequence[Row]) -> None:
+        done = False
         try:
-            for attempt in range(_TRIES):
-                try:
-                    answers = await self._store.remove(rows, self._guard)
-                except LeaseLost:
-                    return
-                except OutcomeUnknown as error:
-                    # A repeat answers False for what did go; either way the rows are gone after it.
-                    self._failed(rows, error)
-                except StorageError as error:
-                    self._failed(rows, error)
-                    await self._clock.sleep(0.2 * 2**attempt)
-                else:
-                    for row in rows:
-                        self._handed_over.forget(row)
-                    self._events.emit(Removed(sum(answers), len(answers) - sum(answers)))
-                    return
+            done = await self._try_to_remove(rows)
         finally:
-            for _ in rows:
+            if not done:
+                self._stuck += len(rows)
+            for _ in range(len(rows) if done else int(self.full)):
                 self._places.release()
+
+    async def _try_to_remove(self, rows: Sequence[Row]) -> bool:
+        for attempt in range(_TRIES):
+            try:
+                answers = await self._store.remove(rows, self._guard)
+            except LeaseLost:
+                return True  # for another leader to find; we send nothing more
+            except OutcomeUnknown as error:
+                # A repeat answers False for what did go; either way the rows are gone after it.
+                self._failed(rows, error)
+            except StorageError as error:
+                self._failed(rows, error)
+                await self._clock.sleep(0.2 * 2**attempt)
+            else:
+                for row in rows:
+                    self._handed_over.forget(row)
+                self._events.emit(Removed(sum(answers), len(answers) - sum(answers)))
+                return True
+        return False
 
     def _failed(self, rows: Sequence[Row], error: StorageError) -> None:
         self._events.emit(RemoveFailed(len(rows), str(error)))

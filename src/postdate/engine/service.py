@@ -46,11 +46,20 @@ class Service:
     async def _serve(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as parts:
             give_back = asyncio.Event()
-            parts.create_task(self._elector.run(give_back), name="postdate-elector")
+            parts.create_task(self._elect(give_back), name="postdate-elector")
             try:
                 await self._poller.run(stop)
             finally:
                 give_back.set()
+
+    async def _elect(self, give_back: asyncio.Event) -> None:
+        try:
+            await self._elector.run(give_back)
+        except asyncio.CancelledError:
+            if give_back.is_set():
+                raise
+            # Nobody of ours cancelled it: serving on without it would be following for ever.
+            raise RuntimeError("the election was cancelled from within") from None
 
     async def deliver_due(self) -> PassResult:
         """Hand over what is due within the lookahead, once, if this process leads or can.
