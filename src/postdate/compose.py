@@ -18,7 +18,7 @@ from postdate.engine.dispatcher import Dispatcher, DispatchSettings
 from postdate.engine.elector import Elector
 from postdate.engine.gate import Gate
 from postdate.engine.handover import HandOverTo
-from postdate.engine.intake import Intake, IntakeSettings
+from postdate.engine.intake import DirectHandles, Intake, IntakeSettings
 from postdate.engine.lookup import Lookup
 from postdate.engine.poller import Poller, PollSettings
 from postdate.engine.reception import Reception
@@ -133,6 +133,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
             removed_first=removed_first,
         ),
     )
+    direct = DirectHandles()
     intake = Intake(
         backend,
         clock,
@@ -151,6 +152,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
             payload_retention=settings.payload_retention,
             check_destinations=settings.check_destinations,
         ),
+        direct=direct,
         wake=poller.wake,
     )
     changes = Changes(
@@ -158,6 +160,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         clock,
         events,
         hand_over,
+        direct=direct,
         lookahead=settings.lookahead,
         payload_retention=settings.payload_retention,
     )

@@ -20,7 +20,6 @@ from postdate.model.delayed import DelayedMessage
 from postdate.model.durations import check_due_time, due_after, parse_duration
 from postdate.model.envelope import EnvelopeForm, fits, wrap
 from postdate.model.headers import Headers
-from postdate.model.keys import identity
 from postdate.model.limits import ENVELOPE_BYTES, FAULT_RESERVE_BYTES, MAX_TIME_TO_LIVE
 from postdate.model.message import EncodedBody, Message, check_headers, check_headers_size, encode_body
 from postdate.model.names import destination as parse_destination
@@ -182,7 +181,8 @@ class Acceptance:
                 "36,000 would; the wrapped message and room for failure headers must stay within "
                 f"{ENVELOPE_BYTES:,}); set POSTDATE_LARGE_BODIES=claim-check to keep large bodies in a blob"
             )
-        name = f"{hashlib.sha256(message.body).hexdigest()}-{identity(message.message_id, destination)}"
+        # A blob of its own for each: two messages may share their id and body, and one may be done with.
+        name = f"{hashlib.sha256(message.body).hexdigest()}-{uuid.uuid4().hex}"
         parked = Message(message.message_id, {**message.headers, h.PAYLOAD: name})
         probe = replace(parked, headers={**parked.headers, h.TERM: _TERM_PLACEHOLDER})
         if not fits(probe, form, reserve=FAULT_RESERVE_BYTES):

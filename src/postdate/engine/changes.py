@@ -19,7 +19,8 @@ from enum import StrEnum
 from postdate.clock import Clock
 from postdate.core.plan import hidden_seconds
 from postdate.engine.acceptance import Delay, due_time
-from postdate.engine.handover import HandOverTo
+from postdate.engine.handover import HandOverTo, know_the_time
+from postdate.engine.intake import DirectHandles
 from postdate.errors import OutcomeUnknown, StorageError, UsageError
 from postdate.events import Cancelled, Events, Rescheduled
 from postdate.model import headers as h
@@ -27,7 +28,7 @@ from postdate.model.delayed import DelayedMessage, DelayedRow, Row
 from postdate.model.handles import QueueHandle, RowHandle, format_handle, parse_handle
 from postdate.model.keys import due_time as due_time_of
 from postdate.model.limits import MAX_HIDDEN_SECONDS
-from postdate.ports import AddResult, Backend, Receipt
+from postdate.ports import AddResult, Backend, Receipt, note_removed, removed_before
 
 #: The deletion has this long to reach the service before the leader may read the row.
 _MARGIN = timedelta(seconds=1)
@@ -72,6 +73,7 @@ class Changes:
         events: Events,
         hand_over: HandOverTo,
         *,
+        direct: DirectHandles,
         lookahead: timedelta,
         payload_retention: timedelta,
     ) -> None:
@@ -79,6 +81,7 @@ class Changes:
         self._clock = clock
         self._events = events
         self._hand_over = hand_over
+        self._direct = direct
         self._lookahead = lookahead
         self._retention = payload_retention
 
@@ -119,9 +122,10 @@ class Changes:
         def due() -> datetime:
             return due_time(self._clock, at=at, delay=delay)
 
-        due_at = due()
+        due()  # refuses what is wrong, before anything is asked of the service
         if isinstance(parsed, QueueHandle):
-            return await self._move_in_queue(parsed, due_at)
+            await know_the_time(self._clock, self._backend)
+            return await self._move_in_queue(parsed, due())
         row = await self._read(parsed)
         if row is None:
             return RescheduleResult(RescheduleOutcome(await self._gone(parsed)))
@@ -156,14 +160,22 @@ class Changes:
             opens = await self._window_opens(_due(row, handle))
             if self._clock.latest() + _MARGIN >= opens:
                 return CancelOutcome.TOO_LATE
-            if (await self._backend.store.remove([row]))[0]:
-                if self._clock.latest() >= opens:
+            if await self._remove(row):
+                # Asked again: a leader with a larger lookahead may have come, and read the row, meanwhile.
+                if self._clock.latest() >= min(opens, await self._window_opens(_due(row, handle))):
                     raise OutcomeUnknown(
                         "the row was removed so late that the leader may have read it; the message is "
                         "either cancelled or delivered"
                     )
                 return row
         raise OutcomeUnknown("the row keeps changing; try again")
+
+    async def _remove(self, row: Row) -> bool:
+        try:
+            return (await self._backend.store.remove([row]))[0]
+        except OutcomeUnknown as error:
+            note_removed(error, [None])
+            raise
 
     async def _move_row(self, handle: RowHandle, row: Row, due_at: datetime) -> RescheduleResult:
         if not isinstance(row, DelayedRow):
@@ -179,9 +191,11 @@ class Changes:
         try:
             added = (await self._backend.store.add([held]))[0]
             answer = await self._take(handle)
-        except StorageError:
-            with suppress(StorageError):
-                await self._undo(handle, held)
+        except StorageError as error:
+            # A removal without an answer may be applied yet, after any look: then the held row must stay.
+            if not isinstance(error, OutcomeUnknown) or removed_before(error) is None:
+                with suppress(StorageError):
+                    await self._undo(handle, held)
             raise
         new_row = DelayedRow(added.key, added.etag, held)
         if isinstance(answer, CancelOutcome):
@@ -223,6 +237,7 @@ class Changes:
             return self._gone_from_queue(handle)
         if not done:
             return CancelOutcome.TOO_LATE
+        self._direct.forget(handle)
         if handle.payload_ref is not None:
             await self._backend.payloads.delete(handle.payload_ref)
         self._events.emit(Cancelled(None, handle.due_at))
@@ -245,6 +260,7 @@ class Changes:
             return RescheduleResult(RescheduleOutcome(self._gone_from_queue(handle)))
         if not isinstance(again, Receipt):
             return RescheduleResult(RescheduleOutcome.TOO_LATE)
+        self._direct.forget(handle)
         if handle.payload_ref is not None:
             await self._backend.payloads.keep(handle.payload_ref, keep_until=due_at + self._retention)
         self._events.emit(Rescheduled(None, handle.due_at, due_at))

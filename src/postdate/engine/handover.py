@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
 from postdate.clock import Clock
 from postdate.core.plan import hidden_seconds
-from postdate.errors import UsageError
+from postdate.errors import NotProvisioned, UsageError
 from postdate.model import headers as h
 from postdate.model.delayed import DelayedMessage
 from postdate.model.envelope import EnvelopeForm, wrap
 from postdate.model.limits import MAX_TIME_TO_LIVE
 from postdate.model.message import Message
 from postdate.model.names import dispatch_address
-from postdate.ports import Guard, QueueSender, Receipt
+from postdate.ports import Backend, Guard, QueueSender, Receipt
 
 EnvelopeFormOf = Callable[[str], EnvelopeForm]
 
@@ -51,6 +52,16 @@ class HandOverTo:
             guard=guard,
         )
         return receipt, hidden_for
+
+
+async def know_the_time(clock: Clock, backend: Backend) -> None:
+    """Ask the service for its time where no answer has told it yet: the machine's clock may be wrong.
+
+    Queues of further accounts tell nothing, and not every call asks our own account first.
+    """
+    if clock.uncertainty is None:
+        with suppress(NotProvisioned):  # that is an answer too
+            await backend.store.next_due()
 
 
 def time_to_live(delayed: DelayedMessage) -> timedelta | None:

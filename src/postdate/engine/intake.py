@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from postdate.clock import Clock
 from postdate.engine.acceptance import Acceptance, Accepted, Outgoing
-from postdate.engine.handover import HandOverTo
+from postdate.engine.handover import HandOverTo, know_the_time
 from postdate.errors import DestinationNotFound, PostdateError, UsageError
 from postdate.events import Events, Scheduled
 from postdate.model.delayed import DelayedMessage
@@ -27,6 +27,8 @@ _SEEN_SECONDS = 60.0
 _REMEMBERED = 10_000
 #: Messages validated and stored together by `schedule_many`.
 _CHUNK = 500
+#: Message id and destination, and the due time.
+_Place = tuple[str, datetime]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,32 @@ class IntakeSettings:
     check_destinations: bool
 
 
+class DirectHandles:
+    """Short-delay messages that this process put into queues, until they are cancelled or moved."""
+
+    def __init__(self) -> None:
+        self._handles: OrderedDict[_Place, QueueHandle] = OrderedDict()
+        self._places: dict[str, _Place] = {}
+
+    def of(self, place: _Place) -> QueueHandle | None:
+        """The handle of a message, if it is remembered."""
+        return self._handles.get(place)
+
+    def remember(self, place: _Place, handle: QueueHandle) -> None:
+        """Keep it in mind; the oldest is forgotten."""
+        self._handles[place] = handle
+        self._places[handle.native_id] = place
+        if len(self._handles) > _REMEMBERED:
+            _, oldest = self._handles.popitem(last=False)
+            self._places.pop(oldest.native_id, None)
+
+    def forget(self, handle: QueueHandle) -> None:
+        """It lies there no more: the same message scheduled again is a new one."""
+        place = self._places.pop(handle.native_id, None)
+        if place is not None:
+            self._handles.pop(place, None)
+
+
 class Intake:
     """Validates and stores."""
 
@@ -59,6 +87,7 @@ class Intake:
         hand_over: HandOverTo,
         acceptance: Acceptance,
         settings: IntakeSettings,
+        direct: "DirectHandles",
         wake: Callable[[datetime], None],
     ) -> None:
         self._backend = backend
@@ -69,7 +98,7 @@ class Intake:
         self._settings = settings
         self._wake = wake
         self._seen: dict[str, float] = {}
-        self._direct: OrderedDict[tuple[str, datetime], QueueHandle] = OrderedDict()
+        self._direct = direct
 
     async def schedule(self, outgoing: Outgoing) -> str:
         """Accept one message; its handle.
@@ -140,6 +169,8 @@ class Intake:
         parsed = self._acceptance.check(outgoing, self._clock, delayed=delayed)
         if self._settings.check_destinations:
             await self.check_destination(outgoing.destination)
+        if delayed:
+            await know_the_time(self._clock, self._backend)
         # Only now: a delay counts by the service's clock, which the first answer tells.
         return self._acceptance.accept(parsed, self._clock, delayed=delayed)
 
@@ -150,16 +181,14 @@ class Intake:
         delayed = checked.delayed
         place = (identity(delayed.message.message_id, delayed.destination), delayed.due_at)
         if checked.named:
-            known = self._direct.get(place)
+            known = self._direct.of(place)
             if known is not None:
                 return known
             if await self._backend.store.get(delayed.key) is not None:
                 return RowHandle(delayed.key)
         handle = await self._hand_to_queue(checked)
         if checked.named:
-            self._direct[place] = handle
-            if len(self._direct) > _REMEMBERED:
-                self._direct.popitem(last=False)
+            self._direct.remember(place, handle)
         return handle
 
     async def _hand_to_queue(self, checked: Accepted) -> QueueHandle:
