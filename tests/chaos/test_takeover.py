@@ -157,10 +157,12 @@ def test_somebody_takes_over_within_a_lease_and_a_beat(outcome):
 @of("crash")
 def test_with_the_default_lookahead_a_crash_makes_nothing_late(outcome):
     assert outcome.successor.of("handed_over")  # so some were the successor's
-    visible = [
-        (visible_at(told) - outcome.due[told.values["message_id"]]).total_seconds()
-        for told in outcome.stopped.of("handed_over") + outcome.successor.of("handed_over")
-    ]
+    first: dict[str, float] = {}  # of a message that was doubled the first copy counts
+    for told in outcome.stopped.of("handed_over") + outcome.successor.of("handed_over"):
+        name = told.values["message_id"]
+        late = (visible_at(told) - outcome.due[name]).total_seconds()
+        first[name] = min(late, first.get(name, late))
+    visible = list(first.values())
     seen = [(outcome.seen[name] - due).total_seconds() for name, due in outcome.due.items()]
     print(f"visible up to {max(visible):.3f} s after the due time, seen {min(seen):.3f} to {max(seen):.3f} s")
     assert outcome.seen.keys() == outcome.due.keys()
