@@ -13,6 +13,7 @@ from postdate.events import EVENTS, Event
 #: Names in logs and metrics. A change here is a change of the promise: say so in the changelog.
 APPROVED = [
     "cancelled",
+    "clock_unsure",
     "dispatch_failed",
     "duplicate_dropped",
     "error_queue_refused",
