@@ -14,7 +14,6 @@ from postdate.events import EVENTS, Event
 APPROVED = [
     "cancelled",
     "clock_unsure",
-    "clock_unsure",
     "dispatch_failed",
     "duplicate_dropped",
     "error_queue_refused",
