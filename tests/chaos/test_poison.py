@@ -12,6 +12,9 @@ from postdate.model import headers as h
 RETRIES = 3
 RETRY_BASE = 0.4
 UNDELIVERABLE = 200
+#: Up to one second of rounding, and one for a machine that four processes share. Waiting out even the first
+#: back-off of all undeliverable rows, 32 at a time, would take longer than this and the lookahead.
+LATE_SECONDS = 2.0
 #: What a slow machine may take for one attempt of all of them.
 LOOKAHEAD = 3 * SECOND
 
@@ -43,7 +46,7 @@ async def test_undeliverable_rows_delay_no_other_and_end_in_the_error_queue(post
         print(f"lateness of the others from {min(lateness.values()):.3f} to {max(lateness.values()):.3f} s")
         assert lateness.keys() == good.keys()
         assert min(lateness.values()) >= 0
-        assert max(lateness.values()) <= 1.5
+        assert max(lateness.values()) <= LATE_SECONDS
 
         await server.wait("moved_to_error_queue", count=UNDELIVERABLE)
         attempts = defaultdict(list)
