@@ -12,8 +12,8 @@ from postdate.model import headers as h
 RETRIES = 3
 RETRY_BASE = 0.4
 UNDELIVERABLE = 200
-#: Up to one second of rounding, and one for a machine that four processes share. Waiting out even the first
-#: back-off of all undeliverable rows, 32 at a time, would take longer than this and the lookahead.
+#: Up to one second of rounding, and one for a machine that several processes share. Who waited out the
+#: back-offs of all undeliverable rows, 32 at a time, would be late by far more, in spite of the lookahead.
 LATE_SECONDS = 2.0
 #: What a slow machine may take for one attempt of all of them.
 LOOKAHEAD = 3 * SECOND
