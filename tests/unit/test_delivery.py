@@ -443,3 +443,15 @@ async def test_stop_finishes_what_is_under_way_and_begins_nothing_new():
         assert len(world.rows) == 500 - sent
         record = await world.backend.lease.holder()
         assert record.leased is False
+
+
+async def test_a_single_pass_cleans_up_large_bodies_past_their_age_too():
+    async with open_world(payload_retention="1d") as world:
+        await world.endpoint.schedule("orders", bytes(100_000), delay=60)
+        payloads = world.account.payloads[world.endpoint.settings.table_name]
+        await world.clock.advance(120)
+        await world.endpoint.deliver_due()
+        assert len(payloads) == 1
+        await world.clock.advance(timedelta(days=2))
+        await world.endpoint.deliver_due()
+        assert payloads == {}

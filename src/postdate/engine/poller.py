@@ -158,7 +158,7 @@ class Poller:
                 await wait_for(stop, pause, self._clock)
                 continue
             failures = 0
-            await self._sweep()
+            await self.sweep()
             await self._sleep(result.next_at, stop)
 
     async def one_pass(
@@ -335,8 +335,8 @@ class Poller:
         self._asleep_until = self._clock.now() + timedelta(seconds=seconds)
         await either(stop.wait(), wait_for(self._woken, seconds, self._clock))
 
-    async def _sweep(self) -> None:
-        """Remove large bodies past their age, once an hour."""
+    async def sweep(self) -> None:
+        """Remove large bodies past their age, once an hour and process."""
         now = self._clock.monotonic()
         if self._swept_at is not None and now - self._swept_at < _SWEEP_SECONDS:
             return

@@ -83,4 +83,6 @@ class Service:
         term = self._elector.term
         if term is None:
             return PassResult(led=False)
-        return await self._poller.one_pass(term.number)
+        result = await self._poller.one_pass(term.number)
+        await self._poller.sweep()
+        return result
