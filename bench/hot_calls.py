@@ -158,7 +158,7 @@ async def one_round(sides: Sides, side: str) -> dict[str, float]:
         return call
 
     def each(name: str, given: list[object]) -> list[Work]:
-        return [lambda one=one: of(name)(one) for one in given]  # type: ignore[misc]
+        return [lambda one=one: of(name)(one) for one in given]  # type: ignore[misc] # mypy can't type the default
 
     rows = BATCHES * BATCH
     inserted: list[object] = [sides.entities() for _ in range(BATCHES)]

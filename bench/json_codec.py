@@ -20,7 +20,7 @@ import msgspec
 try:
     import orjson
 except ImportError:
-    orjson = None  # type: ignore[assignment]
+    orjson = None  # type: ignore[assignment] # the peer may be absent
 
 ROUNDS = 7
 SECONDS = 0.2

@@ -73,12 +73,12 @@ async def open_parts(
     backend: Backend
     judge: Clock
     if settings.backend is BackendName.MEMORY:
-        from postdate.backends.memory import MemoryAccount, MemoryBackend  # noqa: PLC0415
+        from postdate.backends.memory import MemoryAccount, MemoryBackend  # noqa: PLC0415 - late
 
         judge = local
         backend = MemoryBackend(memory or MemoryAccount(), table, judge, frozenset(settings.alias_accounts()))
     else:
-        from postdate.backends.azure_storage.backend import open_backend  # noqa: PLC0415
+        from postdate.backends.azure_storage.backend import open_backend  # noqa: PLC0415 - late
 
         judge = storage_clock = StorageClock(local)
         backend = await open_backend(settings, storage_clock)

@@ -96,8 +96,8 @@ def command(
             except Exception as error:  # noqa: BLE001 - the one place where errors become exit codes
                 raise typer.Exit(report(error, verbose=call.verbose)) from None
 
-        run.__signature__ = _signature([*own, *_shared(show)])  # type: ignore[attr-defined]
-        run.command_name, run.prints = called, prints  # type: ignore[attr-defined]
+        run.__signature__ = _signature([*own, *_shared(show)])  # type: ignore[attr-defined] # typer reads it
+        run.command_name, run.prints = called, prints  # type: ignore[attr-defined] # the reference reads it
         return run
 
     return decorate
@@ -112,7 +112,7 @@ def shared_callback(function: Plain) -> Plain:
         ctx.obj = values
 
     own = _parameter("version", Annotated[bool, option], default=False)
-    run.__signature__ = _signature([own, *_shared(_SHOWN)])  # type: ignore[attr-defined]
+    run.__signature__ = _signature([own, *_shared(_SHOWN)])  # type: ignore[attr-defined] # typer reads it
     return run
 
 

@@ -82,7 +82,7 @@ class Rule:
     def refuse_connection(self) -> Self:
         """Nobody listens: the request surely did not leave."""
 
-        async def act(send: Any, call: Call) -> Any:  # noqa: ARG001
+        async def act(send: Any, call: Call) -> Any:  # noqa: ARG001 - an action's shape
             return await send(self._faults.refusing())
 
         return self._does(act)
@@ -90,7 +90,7 @@ class Rule:
     def break_connection(self) -> Self:
         """The connection breaks after the request was written; the service never hears of it."""
 
-        async def act(send: Any, call: Call) -> Any:  # noqa: ARG001
+        async def act(send: Any, call: Call) -> Any:  # noqa: ARG001 - an action's shape
             return await send(self._faults.answering(b""))
 
         return self._does(act)
@@ -98,7 +98,7 @@ class Rule:
     def lose_answer(self) -> Self:
         """The service does it; then the connection breaks."""
 
-        async def act(send: Any, call: Call) -> Any:  # noqa: ARG001
+        async def act(send: Any, call: Call) -> Any:  # noqa: ARG001 - an action's shape
             await send(None)
             return await send(self._faults.answering(b""))
 
@@ -127,7 +127,7 @@ class Rule:
     def hold(self) -> Self:
         """Keep the call from leaving until `release`; `reached` tells that it is here."""
 
-        async def wait(call: Call) -> None:  # noqa: ARG001
+        async def wait(call: Call) -> None:  # noqa: ARG001 - an action's shape
             await self._released.wait()
 
         return self.before(wait)
