@@ -232,12 +232,12 @@ class Changes:
 
     async def _cancel_in_queue(self, handle: QueueHandle) -> CancelOutcome:
         receipt = Receipt(handle.native_id, handle.pop_receipt)
+        self._direct.forget(handle)  # whatever the answer, and if there is none
         done = await self._backend.sender.withdraw(handle.destination, receipt)
         if done is None:
             return self._gone_from_queue(handle)
         if not done:
             return CancelOutcome.TOO_LATE
-        self._direct.forget(handle)
         if handle.payload_ref is not None:
             await self._backend.payloads.delete(handle.payload_ref)
         self._events.emit(Cancelled(None, handle.due_at))
@@ -255,12 +255,12 @@ class Changes:
                 "and schedule a new one"
             )
         receipt = Receipt(handle.native_id, handle.pop_receipt)
+        self._direct.forget(handle)
         again = await self._backend.sender.hide_again(handle.destination, receipt, hidden_for)
         if again is None:
             return RescheduleResult(RescheduleOutcome(self._gone_from_queue(handle)))
         if not isinstance(again, Receipt):
             return RescheduleResult(RescheduleOutcome.TOO_LATE)
-        self._direct.forget(handle)
         if handle.payload_ref is not None:
             await self._backend.payloads.keep(handle.payload_ref, keep_until=due_at + self._retention)
         self._events.emit(Rescheduled(None, handle.due_at, due_at))
