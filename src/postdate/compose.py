@@ -23,6 +23,7 @@ from postdate.engine.lookup import Lookup
 from postdate.engine.poller import Poller, PollSettings
 from postdate.engine.reception import Reception
 from postdate.engine.service import Service
+from postdate.engine.sweeper import Sweeper
 from postdate.events import Events, Observer, log_event
 from postdate.ports import Backend
 from postdate.settings import BackendName, Guarantee, LargeBodies, Settings
@@ -182,7 +183,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         lookup=Lookup(backend),
         reception=reception,
         elector=elector,
-        service=Service(elector, poller),
+        service=Service(elector, poller, Sweeper(backend.payloads, clock, events)),
     )
 
 

@@ -56,7 +56,14 @@ async def test_a_send_whose_answer_is_lost_is_unknown_and_never_doubled(rig, que
     assert [message.text for message in await received(rig, queue)] == ["once"]
 
 
-@pytest.mark.parametrize(("status", "code"), [(503, "ServerBusy"), (500, "OperationTimedOut"), (429, "")])
+async def test_a_service_that_timed_out_inside_may_have_sent_it(rig, queue):
+    rig.faults.on("queue.send").respond(500, "OperationTimedOut")
+    with pytest.raises(OutcomeUnknown, match="500 OperationTimedOut"):
+        await rig.backend.sender.send(queue, "x")
+    assert rig.faults.count("queue.send") == 1
+
+
+@pytest.mark.parametrize(("status", "code"), [(503, "ServerBusy"), (429, "")])
 async def test_a_busy_service_is_told_at_once_and_not_asked_again_in_here(rig, queue, status, code):
     # fact 3
     rig.faults.on("queue.send").respond(status, code)

@@ -25,13 +25,11 @@ from postdate.engine.gate import Gate
 from postdate.engine.pages import read_ahead
 from postdate.engine.remover import HandedOverRows, Remover
 from postdate.errors import PostdateError, StorageError
-from postdate.events import Events, PassFailed, PassFinished, PayloadsSwept, RemoveFailed
+from postdate.events import Events, PassFailed, PassFinished, RemoveFailed
 from postdate.model.delayed import DelayedRow, Row
 from postdate.model.limits import BATCH_OPERATIONS
 from postdate.ports import Backend, Guard, LeaseLost, removed_before
 
-#: Seconds between two clean-ups of large bodies.
-_SWEEP_SECONDS = 3600.0
 #: Shortest pause between two passes that had something left to do, so that nothing spins.
 _FLOOR_SECONDS = 0.02
 #: Sends within one second that surely find the service free: more are a burst, which is not timed singly.
@@ -123,7 +121,6 @@ class Poller:
         self._handed_over = HandedOverRows()
         self._woken = asyncio.Event()
         self._asleep_until: datetime | None = None
-        self._swept_at: float | None = None
         self._one_at_a_time = asyncio.Lock()
         self._random = Random()
         spare = settings.lookahead - settings.takeover
@@ -158,7 +155,6 @@ class Poller:
                 await wait_for(stop, pause, self._clock)
                 continue
             failures = 0
-            await self.sweep()
             await self._sleep(result.next_at, stop)
 
     async def one_pass(
@@ -239,7 +235,7 @@ class Poller:
         for step in steps:
             if isinstance(step, Wait):
                 this.tally.waiting += 1
-                this.tally.again_at(step.until)
+                this.tally.again_at(_with_others(step.until) if _backed_off(step.row) else step.until)
             elif step.row in self._handed_over:
                 # Sent by an earlier pass that could not remove it.
                 if await this.remover.reserve():
@@ -310,7 +306,7 @@ class Poller:
         if result.outcome is Outcome.SKIPPED:
             await self._put_back(self._removed([step]))
         this.tally.count(result.outcome)
-        this.tally.again_at(result.again_at)
+        this.tally.again_at(_with_others(result.again_at))
         if result.outcome is Outcome.DONE:
             self._gate.succeeded()
 
@@ -335,16 +331,13 @@ class Poller:
         self._asleep_until = self._clock.now() + timedelta(seconds=seconds)
         await either(stop.wait(), wait_for(self._woken, seconds, self._clock))
 
-    async def sweep(self) -> None:
-        """Remove large bodies past their age, once an hour and process."""
-        now = self._clock.monotonic()
-        if self._swept_at is not None and now - self._swept_at < _SWEEP_SECONDS:
-            return
-        self._swept_at = now
-        try:
-            count = await self._backend.payloads.sweep(self._clock.now())
-        except PostdateError as error:
-            self._events.emit(PassFailed(f"clean-up of large bodies: {error}", _SWEEP_SECONDS))
-            return
-        if count:
-            self._events.emit(PayloadsSwept(count))
+
+def _backed_off(row: Row) -> bool:
+    return (row.delayed if isinstance(row, DelayedRow) else row).next_attempt_at is not None
+
+
+def _with_others(instant: datetime | None) -> datetime | None:
+    """The next whole second: rows that are tried again share a pass, or many would cost a pass each."""
+    if instant is None or not instant.microsecond:
+        return instant
+    return instant.replace(microsecond=0) + timedelta(seconds=1)

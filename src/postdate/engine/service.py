@@ -9,15 +9,17 @@ import asyncio
 
 from postdate.engine.elector import Elector
 from postdate.engine.poller import PassResult, Poller
+from postdate.engine.sweeper import Sweeper
 from postdate.engine.tasks import to_the_end
 
 
 class Service:
     """Leads or follows, and works while it leads."""
 
-    def __init__(self, elector: Elector, poller: Poller) -> None:
+    def __init__(self, elector: Elector, poller: Poller, sweeper: Sweeper) -> None:
         self._elector = elector
         self._poller = poller
+        self._sweeper = sweeper
         self._serving: asyncio.Task[None] | None = None
 
     @property
@@ -47,9 +49,11 @@ class Service:
         async with asyncio.TaskGroup() as parts:
             give_back = asyncio.Event()
             parts.create_task(self._elect(give_back), name="postdate-elector")
+            sweeping = parts.create_task(self._sweeper.run(self._elector), name="postdate-sweeper")
             try:
                 await self._poller.run(stop)
             finally:
+                sweeping.cancel()
                 give_back.set()
 
     async def _elect(self, give_back: asyncio.Event) -> None:
@@ -84,5 +88,5 @@ class Service:
         if term is None:
             return PassResult(led=False)
         result = await self._poller.one_pass(term.number)
-        await self._poller.sweep()
+        await self._sweeper.after_pass()
         return result

@@ -151,6 +151,15 @@ def outcome_unknown(error: BaseException) -> bool:
     return not answered and not isinstance(error, ClientAuthenticationError) and not _never_left(error)
 
 
+#: Answers that don't tell whether the request was applied, above all 500 OperationTimedOut.
+_UNSURE_STATUS = (408, 500, 502, 504)
+
+
+def may_be_applied(error: BaseException) -> bool:
+    """Whether a write may have been applied although it failed, with an answer or without one."""
+    return outcome_unknown(error) or getattr(error, "status_code", None) in _UNSURE_STATUS
+
+
 @contextmanager
 def translating(what: str, place: Place, *, queue: str | None = None, changes: bool = True) -> Iterator[None]:
     """Let errors of a call out as ours, the cause chained. See `translate`."""

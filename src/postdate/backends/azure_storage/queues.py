@@ -18,6 +18,7 @@ from postdate.backends.azure_storage.connection import Place
 from postdate.backends.azure_storage.failures import (
     CALL_ERRORS,
     Refusal,
+    may_be_applied,
     outcome_unknown,
     refusal,
     translate,
@@ -25,7 +26,7 @@ from postdate.backends.azure_storage.failures import (
 )
 from postdate.backends.azure_storage.hot_calls import HotQueues
 from postdate.backends.azure_storage.transport import calling
-from postdate.errors import InvalidDestination
+from postdate.errors import InvalidDestination, OutcomeUnknown
 from postdate.model.names import Address, destination
 from postdate.ports import Guard, Receipt, Received
 
@@ -84,17 +85,21 @@ class AzureQueueSender(_Accounts):
     ) -> Receipt:
         """Append one message; see `ports.QueueSender.send`. One request, never a second one (fact 4)."""
         queue = self.queue(destination)
-        with (
-            translating(f"sending to queue {destination}", queue.place, queue=destination),
-            calling(guard=guard, once=True),
-        ):
-            return await queue.hot.put(
-                queue.address.queue,
-                text,
-                hidden_for=hidden_for,
-                # Always given: the service's default of 7 days is the longest hiding (fact 7).
-                time_to_live=_NEVER if time_to_live is None else time_to_live,
-            )
+        try:
+            with calling(guard=guard, once=True):
+                return await queue.hot.put(
+                    queue.address.queue,
+                    text,
+                    hidden_for=hidden_for,
+                    # Always given: the service's default of 7 days is the longest hiding (fact 7).
+                    time_to_live=_NEVER if time_to_live is None else time_to_live,
+                )
+        except CALL_ERRORS as error:
+            told = translate(error, f"sending to queue {destination}", queue.place, queue=destination)
+            if may_be_applied(error) and not isinstance(told, OutcomeUnknown):
+                # A service that timed out inside may have sent it all the same.
+                told = OutcomeUnknown(str(told))
+            raise told from error
 
     async def withdraw(self, destination: str, receipt: Receipt) -> bool | None:
         """Delete a hidden message (fact 6); see `ports.QueueSender.withdraw`."""
