@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -158,7 +159,7 @@ async def one_round(sides: Sides, side: str) -> dict[str, float]:
         return call
 
     def each(name: str, given: list[object]) -> list[Work]:
-        return [lambda one=one: of(name)(one) for one in given]  # type: ignore[misc] # mypy can't type the default
+        return [partial(of(name), one) for one in given]
 
     rows = BATCHES * BATCH
     inserted: list[object] = [sides.entities() for _ in range(BATCHES)]

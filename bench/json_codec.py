@@ -12,15 +12,15 @@ import sys
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 
-try:
-    import orjson
-except ImportError:
-    orjson = None  # type: ignore[assignment] # the peer may be absent
+#: The peer; None where it is not installed.
+orjson: Any = import_module("orjson") if find_spec("orjson") else None
 
 ROUNDS = 7
 SECONDS = 0.2

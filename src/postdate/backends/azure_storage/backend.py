@@ -29,13 +29,13 @@ class AzureStorageBackend:
 
     def __init__(
         self,
-        settings: Settings,
+        name: str,
+        lease_target: LeaseTarget,
         clock: StorageClock,
         session: aiohttp.ClientSession,
         accounts: Mapping[str, AccountClients],
         credentials: Credentials,
     ) -> None:
-        name = settings.table_name
         own = accounts[""]
         self._own = own
         self._accounts = accounts
@@ -44,7 +44,7 @@ class AzureStorageBackend:
         self._table: TableClient = own.table(name)
         self._container: ContainerClient = own.container(name)
         self._clock = clock
-        self._lease_target = settings.lease_target
+        self._lease_target = lease_target
         self.store = DelayedTable(self._table, own.hot_table(name), own.endpoints.table, name)
         self.lease = self.new_lease()
         self.sender = AzureQueueSender(accounts)
@@ -131,10 +131,10 @@ async def open_backend(
     named = {"": settings.account(), **settings.alias_accounts()}
     endpoints = {alias: endpoints_of(account) for alias, account in named.items()}
     # Read before anything is opened, so that a wrong setting leaves nothing to close.
-    settings.table_name  # noqa: B018 - raises for a wrong name
+    name = settings.table_name
     session, credentials = open_session(), Credentials()
     accounts = {
         alias: AccountClients(one, credentials.of(one), session, None if alias else clock, wrap_transport)
         for alias, one in endpoints.items()
     }
-    return AzureStorageBackend(settings, clock, session, accounts, credentials)
+    return AzureStorageBackend(name, settings.lease_target, clock, session, accounts, credentials)
