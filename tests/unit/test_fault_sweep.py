@@ -19,8 +19,8 @@ from postdate.testing.clock import VirtualClock
 
 CALLS = {
     "store": ("add", "remove", "update", "get", "next_due"),
-    "lease": ("acquire", "renew", "release"),
-    "sender": ("send",),
+    "lease": ("acquire", "renew", "release", "holder"),
+    "sender": ("send", "exists", "withdraw", "hide_again"),
 }
 
 
@@ -35,6 +35,23 @@ class Fault:
         for part, names in CALLS.items():
             for name in names:
                 self._wrap(getattr(backend, part), name)
+        self._wrap_pages(backend.store)
+
+    def _wrap_pages(self, store):
+        """Reading: it breaks before the first page, or after it."""
+        inner = store.due
+
+        async def due(until):
+            self.calls += 1
+            breaks = self.calls == self.number
+            if breaks and self.when == "before":
+                raise ServiceBusy("503 before the first page")
+            async for page in inner(until):
+                yield page
+                if breaks:
+                    raise OutcomeUnknown("the answer broke off after a page")
+
+        store.due = due
 
     def _wrap(self, port, name):
         inner = getattr(port, name)
@@ -78,7 +95,7 @@ async def scenario(fault, guarantee):
         if "m8" in handles:
             try:
                 moved = await world.endpoint.reschedule(handles["m8"], delay=40)
-                due["m8"] = moved.due_at or due["m8"]
+                due["m8"] = moved.due_at or due["m8"]  # where it failed, not before the first due time
             except PostdateError:
                 unsure.add("m8")
         running = asyncio.create_task(world.endpoint.run())
@@ -108,15 +125,16 @@ async def test_at_least_once_loses_nothing_wherever_a_call_breaks(when):
     while number <= total:
         fault = Fault(number, when)
         due, cancelled, unsure, arrived, visible = await scenario(fault, "at_least_once")
-        lost = due.keys() - cancelled - unsure - set(arrived)
+        # Who could not tell whether a cancellation worked has to take either; a move never loses its message.
+        lost = due.keys() - cancelled - (unsure - {"m8"}) - set(arrived)
         assert lost == set(), f"call {number}"
         assert cancelled.isdisjoint(arrived), f"call {number}"
-        assert all(visible[m] >= due[m] for m in due.keys() & visible.keys() - {"m8"}), f"call {number}"
+        assert all(visible[m] >= due[m] for m in due.keys() & visible.keys()), f"call {number}"
         doubled = len(arrived) - len(set(arrived))
         assert doubled <= 4, f"call {number}"
-        total = min(fault.calls, 120)
+        total = fault.calls
         number += 1
-    assert number > 40  # the sweep went through a whole scenario
+    assert number > 50  # the sweep went through a whole scenario
 
 
 async def test_at_most_once_doubles_nothing_wherever_a_call_breaks():
@@ -126,6 +144,6 @@ async def test_at_most_once_doubles_nothing_wherever_a_call_breaks():
         _, cancelled, _, arrived, _ = await scenario(fault, "at_most_once")
         assert len(arrived) == len(set(arrived)), f"call {number}"
         assert cancelled.isdisjoint(arrived)
-        total = min(fault.calls, 120)
+        total = fault.calls
         number += 1
-    assert number > 40
+    assert number > 50
