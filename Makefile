@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.bench-installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick check format requirements clean
+.PHONY: help install demo bench test quick check format requirements clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +32,15 @@ $(STAMP): requirements/dev.txt pyproject.toml
 demo: $(STAMP) ## schedule messages and see them arrive, on a storage service on this machine
 	@$(BIN)/postdate demo
 
+bench: $(BENCH_STAMP) ## measure Postdate beside its peers, into bench/results.json; BENCH=--quick to see it work
+	@$(BIN)/python -m bench $(BENCH)
+
+# Anew after the others too: they might have moved a version that both pin.
+$(BENCH_STAMP): requirements/bench.txt $(STAMP)
+	@echo "Installing the peers into $(VENV) ..."
+	@$(PIP) install -qq -r requirements/bench.txt
+	@touch $@
+
 test: $(STAMP) ## run all tests
 	$(BIN)/pytest
 
@@ -54,6 +64,8 @@ requirements: $(STAMP) ## pin the versions anew from pyproject.toml; UPGRADE=--u
 	$(COMPILE) $(UPGRADE) --output-file requirements/base.txt pyproject.toml
 	$(COMPILE) $(UPGRADE) --constraint requirements/base.txt --extra dev --all-build-deps \
 		--output-file requirements/dev.txt pyproject.toml
+	$(COMPILE) $(UPGRADE) --constraint requirements/base.txt --constraint requirements/dev.txt --extra bench \
+		--output-file requirements/bench.txt pyproject.toml
 
 clean: ## remove .venv and all that tools left behind
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
