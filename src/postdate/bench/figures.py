@@ -82,7 +82,11 @@ class Kill(TypedDict):
     """The active process killed (SIGKILL) among messages that are due."""
 
     scheduled: int
+    #: Messages that did not arrive, and that nothing holds any more.
     lost: int
+    #: Messages that did not arrive while they were waited for, and are still held: not lost for ever.
+    outstanding: int
+    #: Arrivals beyond the first of a message.
     duplicated: int
     #: Between two deliveries.
     longest_gap_s: float
@@ -105,6 +109,8 @@ class Figures:
     idle_hour: IdleHour | None = None
     memory: Memory | None = None
     kill: Kill | None = None
+    #: What went wrong, one line for each workload; whoever runs it must then fail at the end.
+    failures: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The figures as JSON can hold them; what is infinite becomes null."""
