@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from postdate.engine.changes import CancelOutcome, RescheduleResult
     from postdate.engine.intake import ScheduledMany
     from postdate.engine.lookup import ScheduledMessage
-    from postdate.engine.poller import PassResult
+    from postdate.engine.passes import PassResult
     from postdate.engine.reception import Delivery
     from postdate.errors import (
         DelayedDeliveryDisabled,
@@ -30,7 +30,7 @@ _HOMES = {
     "DestinationNotFound": "postdate.errors",
     "Endpoint": "postdate.endpoint",
     "Outgoing": "postdate.engine.acceptance",
-    "PassResult": "postdate.engine.poller",
+    "PassResult": "postdate.engine.passes",
     "PostdateError": "postdate.errors",
     "RescheduleResult": "postdate.engine.changes",
     "ScheduledMany": "postdate.engine.intake",

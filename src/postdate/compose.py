@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from postdate.clock import Clock, StorageClock, SystemClock
@@ -20,6 +21,7 @@ from postdate.engine.gate import Gate
 from postdate.engine.handover import HandOverTo
 from postdate.engine.intake import DirectHandles, Intake, IntakeSettings
 from postdate.engine.lookup import Lookup
+from postdate.engine.passes import Passes, PassSettings
 from postdate.engine.poller import Poller, PollSettings
 from postdate.engine.reception import Reception
 from postdate.engine.service import Service
@@ -119,19 +121,32 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         ),
         on_busy=gate.throttled,
     )
-    poller = Poller(
+    takeover = settings.lease_duration + settings.probe_interval
+    passes = Passes(
         backend,
         clock,
         events,
         elector,
         dispatcher,
         gate,
-        PollSettings(
+        PassSettings(
             lookahead=settings.lookahead,
-            idle_interval=settings.idle_interval,
-            takeover=settings.lease_duration + settings.probe_interval,
             unremoved_limit=settings.unremoved_limit,
             removed_first=removed_first,
+        ),
+    )
+    poller = Poller(
+        backend.store,
+        clock,
+        events,
+        elector,
+        passes,
+        PollSettings(
+            lookahead=settings.lookahead,
+            slack=max(timedelta(0), settings.lookahead - takeover),
+            direct_limit=settings.direct_limit,
+            idle_interval=settings.idle_interval,
+            takeover=takeover,
         ),
     )
     direct = DirectHandles()
@@ -149,7 +164,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
             )
         ),
         IntakeSettings(
-            lookahead=settings.lookahead,
+            direct_within=settings.direct_limit,
             payload_retention=settings.payload_retention,
             check_destinations=settings.check_destinations,
         ),
@@ -163,6 +178,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         hand_over,
         direct=direct,
         lookahead=settings.lookahead,
+        direct_within=settings.direct_limit,
         payload_retention=settings.payload_retention,
     )
     reception = Reception(
@@ -183,7 +199,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         lookup=Lookup(backend),
         reception=reception,
         elector=elector,
-        service=Service(elector, poller, Sweeper(backend.payloads, clock, events)),
+        service=Service(elector, poller, passes, Sweeper(backend.payloads, clock, events)),
     )
 
 

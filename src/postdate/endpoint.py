@@ -13,7 +13,7 @@ from postdate.engine.acceptance import Outgoing
 from postdate.engine.changes import CancelOutcome, RescheduleResult
 from postdate.engine.intake import ScheduledMany
 from postdate.engine.lookup import ScheduledMessage
-from postdate.engine.poller import PassResult
+from postdate.engine.passes import PassResult
 from postdate.engine.reception import Delivery
 from postdate.errors import ConfigurationError, DelayedDeliveryDisabled
 from postdate.events import Observer

@@ -1,8 +1,8 @@
 """The protocols between the engine and a storage backend: the public contract for a store of your own.
 
-Each has a conformance suite in `postdate.testing.conformance`, which the shipped backends pass. Every
-method may raise `StorageError` (see `postdate.errors`); those that can find the table, container or queue
-missing raise `NotProvisioned` or `DestinationNotFound`. Instants are aware, durations are seconds.
+Each has a conformance suite in `postdate.testing.conformance`, which the shipped backends pass. Any method
+may raise `StorageError`; those that can find the table, container or queue missing raise `NotProvisioned` or
+`DestinationNotFound`. Instants are aware, durations are seconds.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -11,8 +11,10 @@ from datetime import datetime
 from typing import Protocol
 
 from postdate.errors import PostdateError
+from postdate.model.added import AddResult, added_before, all_added
 from postdate.model.delayed import DelayedMessage, DelayedRow, Row
 from postdate.model.keys import RowKey
+from postdate.model.requests import RequestCounter
 
 #: Asked as late as a backend can, right before the request leaves; False stops it with `LeaseLost`.
 Guard = Callable[[], bool]
@@ -39,15 +41,6 @@ def removed_before(error: BaseException) -> list[bool | None] | None:
     return answers
 
 
-@dataclass(frozen=True, slots=True)
-class AddResult:
-    """One message's way into the store: its row, and whether this call made it (False: it was there)."""
-
-    key: RowKey
-    etag: str
-    created: bool
-
-
 class DelayedStore(Protocol):
     """Rows of one endpoint, ordered by due time.
 
@@ -64,7 +57,12 @@ class DelayedStore(Protocol):
 
         Idempotent: a message whose key is there is left as it is and answered `created=False`, with the
         etag that is there. Either a result is returned for all, or an error is raised and a repeat of
-        the whole call is harmless.
+        the whole call is harmless. A row that the store refuses for what it holds keeps none of the others
+        out, and what was stored when the service failed stays; the error, made by `all_added`, tells
+        which (`added_before`).
+
+        Raises:
+            MessageTooLarge, MessageRefused: the store can't hold a row; the others are durable.
         """
         ...
 
@@ -137,8 +135,8 @@ class LeaseStore(Protocol):
         """
         ...
 
-    async def renew(self) -> bool:
-        """Count the lease anew; False: it is lost (expired and taken, broken, or never held)."""
+    async def renew(self, duration_s: int) -> bool:
+        """Count the lease anew, for so long; False: it is lost (expired and taken, broken, or never held)."""
         ...
 
     async def release(self) -> None:
@@ -177,7 +175,6 @@ class QueueSender(Protocol):
         """Append one message, hidden for whole seconds (0 to 604,800).
 
         Args:
-            destination: queue or queue@alias.
             text: at most 65,536 bytes of UTF-8.
             hidden_for: seconds until consumers can see it.
             time_to_live: seconds from now until it vanishes; None: never.
@@ -310,6 +307,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def requests(self) -> RequestCounter:
+        """Counts the attempts of requests that left; stays empty where no service is asked."""
+        ...
+
+    @property
     def description(self) -> Mapping[str, str]:
         """What this is and where, for people: never a secret."""
         ...
@@ -340,6 +342,8 @@ __all__ = [
     "QueueSender",
     "Receipt",
     "Received",
+    "added_before",
+    "all_added",
     "note_removed",
     "removed_before",
 ]

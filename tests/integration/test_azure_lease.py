@@ -54,14 +54,14 @@ async def acquire(lease, holder: str = "me") -> int | None:
 async def test_a_lease_broken_by_an_operator_is_lost_at_the_next_renewal(rig, container):
     assert await acquire(rig.backend.lease) == 1
     await BlobLeaseClient(container).break_lease(lease_break_period=0)
-    assert await rig.backend.lease.renew() is False
+    assert await rig.backend.lease.renew(15) is False
     assert await acquire(rig.backend.lease) == 2
 
 
 async def test_a_lease_being_broken_is_lost_and_belongs_to_nobody_else_yet(rig, container):
     assert await acquire(rig.backend.lease) == 1
     await BlobLeaseClient(container).break_lease(lease_break_period=30)
-    assert await rig.backend.lease.renew() is False
+    assert await rig.backend.lease.renew(15) is False
     assert await acquire(rig.backend.new_lease()) is None
     assert await acquire(rig.backend.lease) is None
 
@@ -75,9 +75,9 @@ async def test_a_lease_that_somebody_took_meanwhile_is_lost(rig):
         assert await acquire(other, "other") == 2
 
     rig.faults.on("lease.renew").before(take_it)
-    assert await rig.backend.lease.renew() is False
+    assert await rig.backend.lease.renew(15) is False
     await rig.backend.lease.release()
-    assert await other.renew() is True
+    assert await other.renew(15) is True
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,14 @@ async def test_a_lease_that_somebody_took_meanwhile_is_lost(rig):
 async def test_azure_and_azurite_name_a_lost_lease_differently_and_mean_the_same(rig, status, code):
     assert await acquire(rig.backend.lease) == 1
     rig.faults.on("lease.renew").respond(status, code)
-    assert await rig.backend.lease.renew() is False
-    assert await rig.backend.lease.renew() is False
+    assert await rig.backend.lease.renew(15) is False
+    assert await rig.backend.lease.renew(15) is False
 
 
 async def test_a_container_that_was_deleted_is_made_anew_by_the_next_acquire(rig, container):
     assert await acquire(rig.backend.lease) == 1
     await container.delete_container(lease=rig.backend.lease._lease())
-    assert await rig.backend.lease.renew() is False
+    assert await rig.backend.lease.renew(15) is False
     assert await acquire(rig.backend.lease) == 1
 
 
@@ -115,17 +115,17 @@ async def test_a_busy_service_leaves_the_lease_unsure_and_is_not_asked_twice(rig
     assert await acquire(rig.backend.lease) == 1
     rig.faults.on("lease.renew").respond(status, code)
     with pytest.raises(ServiceBusy, match=code):
-        await rig.backend.lease.renew()
+        await rig.backend.lease.renew(15)
     assert rig.faults.count("lease.renew") == 1
-    assert await rig.backend.lease.renew() is True
+    assert await rig.backend.lease.renew(15) is True
 
 
 async def test_a_renewal_whose_answer_is_lost_is_unsure_and_the_next_one_tells(rig):
     assert await acquire(rig.backend.lease) == 1
     rig.faults.on("lease.renew").time_out()
     with pytest.raises(OutcomeUnknown):
-        await rig.backend.lease.renew()
-    assert await rig.backend.lease.renew() is True
+        await rig.backend.lease.renew(15)
+    assert await rig.backend.lease.renew(15) is True
 
 
 async def test_a_call_that_hangs_is_given_up_long_before_the_lease_ends(rig, monkeypatch):
@@ -134,7 +134,7 @@ async def test_a_call_that_hangs_is_given_up_long_before_the_lease_ends(rig, mon
     monkeypatch.setattr(container_lease, "CALL_TIMEOUT_S", 0.05)
     rig.faults.on("lease.renew").hold()
     with pytest.raises(OutcomeUnknown):
-        await rig.backend.lease.renew()
+        await rig.backend.lease.renew(15)
 
 
 async def test_an_acquire_whose_answer_was_lost_is_taken_up_by_the_next_one(rig):
@@ -181,7 +181,7 @@ async def test_a_failure_while_letting_go_does_not_hide_the_first_one(rig):
     rig.faults.on("lease.release").refuse_connection()
     with pytest.raises(ServiceBusy):
         await acquire(rig.backend.lease)
-    assert await rig.backend.lease.renew() is False
+    assert await rig.backend.lease.renew(15) is False
     assert await acquire(rig.backend.lease) == 1  # its own lease, which it could not give back
 
 
@@ -208,7 +208,7 @@ async def test_terms_that_others_keep_writing_over_are_given_up(rig, container):
     rig.faults.on("blob.put", times=99).before(interfere)
     with pytest.raises(ServiceBusy, match="changed by others"):
         await acquire(rig.backend.lease)
-    assert await rig.backend.lease.renew() is False
+    assert await rig.backend.lease.renew(15) is False
 
 
 # Publishing
@@ -218,7 +218,7 @@ async def test_who_can_not_publish_does_not_keep_the_lease(rig):
     rig.faults.on("blob.put").respond(503, "ServerBusy")
     with pytest.raises(ServiceBusy):
         await acquire(rig.backend.lease)
-    assert await rig.backend.lease.renew() is False
+    assert await rig.backend.lease.renew(15) is False
     assert await acquire(rig.backend.new_lease()) == 1
 
 

@@ -49,9 +49,9 @@ class World:
 
 @asynccontextmanager
 async def open_world(*, account=None, clock=None, **settings):
-    """A set-up endpoint with queues `orders` and `error`."""
+    """A set-up endpoint with queues `orders` and `error`; delays of more than 30 s are rows."""
     account, clock, log = account or MemoryAccount(), clock or VirtualClock(), EventLog()
-    values = {"endpoint": "Unit.Tests", "backend": "memory", **settings}
+    values = {"endpoint": "Unit.Tests", "backend": "memory", "direct_within": "30s", **settings}
     endpoint = Endpoint(load_settings(**values), clock=clock, observers=[log], memory=account)
     async with endpoint:
         await endpoint.setup("orders")

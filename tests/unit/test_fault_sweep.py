@@ -134,7 +134,7 @@ async def test_at_least_once_loses_nothing_wherever_a_call_breaks(when):
         assert doubled <= 4, f"call {number}"
         total = fault.calls
         number += 1
-    assert number > 50  # the sweep went through a whole scenario
+    assert number > 35  # the sweep went through a whole scenario
 
 
 async def test_at_most_once_doubles_nothing_wherever_a_call_breaks():
@@ -146,4 +146,4 @@ async def test_at_most_once_doubles_nothing_wherever_a_call_breaks():
         assert cancelled.isdisjoint(arrived)
         total = fault.calls
         number += 1
-    assert number > 50
+    assert number > 35

@@ -242,7 +242,7 @@ async def test_at_most_once_keeps_the_rows_of_an_account_that_is_left_alone():
 async def test_an_election_that_ends_by_a_bug_ends_the_run_and_gives_the_lease_back(error):
     async with open_world() as world:
 
-        async def broken():
+        async def broken(duration_s):
             raise error
 
         running = asyncio.create_task(world.endpoint.run())

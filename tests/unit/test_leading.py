@@ -22,7 +22,7 @@ async def stop(*tasks):
 async def join(world, **settings):
     """One more process of the same endpoint."""
     log = EventLog()
-    values = {"endpoint": world.endpoint.settings.endpoint, "backend": "memory", **settings}
+    values = {"endpoint": world.endpoint.settings.endpoint, "backend": "memory", "direct_within": "30s", **settings}
     endpoint = Endpoint(load_settings(**values), clock=world.clock, observers=[log], memory=world.account)
     await endpoint.__aenter__()
     return endpoint, log
@@ -52,7 +52,7 @@ async def test_a_crash_is_taken_over_within_a_lease_and_a_beat():
         following = asyncio.create_task(two.run())
         await world.clock.advance(10)
 
-        async def dead():
+        async def dead(*_):
             raise ServiceBusy("this process is dead")
 
         # It dies without giving the lease back.
@@ -112,8 +112,8 @@ async def test_a_renewal_that_took_longer_than_the_window_is_not_believed():
     async with open_world() as world:
         lease, renew = world.backend.lease, world.backend.lease.renew
 
-        async def slow():
-            answer = await renew()
+        async def slow(duration_s):
+            answer = await renew(duration_s)
             world.clock._set(world.clock.monotonic() + 13)
             return answer
 
@@ -128,7 +128,7 @@ async def test_a_renewal_that_took_longer_than_the_window_is_not_believed():
 async def test_failed_renewals_keep_the_term_until_its_window_is_over_and_not_longer():
     async with open_world() as world:
 
-        async def refuse():
+        async def refuse(duration_s):
             raise ServiceBusy("503")
 
         running = asyncio.create_task(world.endpoint.run())

@@ -80,7 +80,7 @@ class Process:
         self.parts = put_together(self.settings, backend, self.clock, Events([world.hear]))
         self.running = None
         service = self.parts.service
-        for part in (service._elector, service._poller, service._poller._dispatcher):
+        for part in (service._elector, service._poller, service._passes, service._passes._dispatcher):
             part._random = self.random
 
     # The machine's clock: wall and monotonic have nothing to do with those of the others.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
+from postdate.core.rest import longest_sleep
 from postdate.errors import AccessDenied, ConfigurationError, PostdateError
 from postdate.model.durations import format_duration
 from postdate.settings import LeaseTarget, Settings
@@ -59,21 +60,26 @@ def check_names(settings: Settings) -> Check:
 
 def check_lookahead(settings: Settings, uncertainty: float | None) -> Check:
     """Whether a leader's crash can make a message late."""
-    slack = timedelta(seconds=uncertainty or 0.0)
-    needed = settings.idle_interval + settings.lease_duration + settings.probe_interval + slack
+    takeover = settings.lease_duration + settings.probe_interval + timedelta(seconds=uncertainty or 0.0)
+    unseen = longest_sleep(settings.idle_interval, direct_limit=settings.direct_limit, takeover=takeover)
     shown = (
-        f"{format_duration(settings.lookahead)}; idle {format_duration(settings.idle_interval)} + lease "
-        f"{format_duration(settings.lease_duration)} + probe {format_duration(settings.probe_interval)}"
+        f"{format_duration(settings.lookahead)}, direct within {format_duration(settings.direct_limit)}; "
+        f"lease {format_duration(settings.lease_duration)} + probe {format_duration(settings.probe_interval)}"
     )
-    if settings.lookahead >= needed:
+    late = max(takeover - settings.lookahead, takeover + unseen - settings.direct_limit)
+    if late <= timedelta(0):
         return Check("lookahead", Status.OK, f"{shown}: a leader's crash makes nobody late")
-    late = format_duration(timedelta(seconds=round((needed - settings.lookahead).total_seconds(), 1)))
+    needed = int((takeover + min(unseen, settings.lookahead)).total_seconds()) + 1
     return Check(
         "lookahead",
         Status.WARNING,
-        f"{shown}: a leader's crash can make messages up to {late} late",
-        f"set POSTDATE_LOOKAHEAD to {int(needed.total_seconds()) + 1} or more, if that matters",
+        f"{shown}: a leader's crash can make messages up to {format_duration(_tenths(late))} late",
+        f"set POSTDATE_LOOKAHEAD and POSTDATE_DIRECT_WITHIN to {needed} or more, if that matters",
     )
+
+
+def _tenths(span: timedelta) -> timedelta:
+    return timedelta(seconds=round(span.total_seconds(), 1))
 
 
 def check_reach(answers: Mapping[str, PostdateError | None], description: Mapping[str, str]) -> list[Check]:

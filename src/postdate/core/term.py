@@ -7,8 +7,8 @@ renewal never stretches it, and a process that was frozen finds its window over 
 
 from dataclasses import dataclass
 
-#: Share of the lease that is not used: room for a send that is under way when the window closes.
-MARGIN = 0.2
+#: Seconds of the lease that are not used: room for a send that is under way when the window closes.
+MARGIN = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,17 @@ class Term:
         return now < self.trusted_until
 
 
-def begin(number: int, *, attempted_at: float, lease_seconds: float) -> Term:
-    """The term after a successful acquire or renew that was begun at `attempted_at`."""
+def begin(
+    number: int, *, attempted_at: float, lease_seconds: float, renew_after: float | None = None
+) -> Term:
+    """The term after a successful acquire or renew that was begun at `attempted_at`.
+
+    It is renewed after a third of the lease, unless another number of seconds is given.
+    """
+    if renew_after is None:
+        renew_after = lease_seconds / 3
     return Term(
         number=number,
-        trusted_until=attempted_at + lease_seconds * (1 - MARGIN),
-        renew_at=attempted_at + lease_seconds / 3,
+        trusted_until=attempted_at + lease_seconds - MARGIN,
+        renew_at=attempted_at + renew_after,
     )

@@ -105,6 +105,8 @@ def settings_for(options: Options, connection: str) -> Settings:
     }
     if options.lookahead is not None:
         values["lookahead"] = options.lookahead
+    # Every delay above the lookahead shall be a row, or there would be hardly any in so short a run.
+    values["direct_within"] = values["lookahead"]
     return Settings(**values)
 
 

@@ -75,6 +75,7 @@ class Changes:
         *,
         direct: DirectHandles,
         lookahead: timedelta,
+        direct_within: timedelta,
         payload_retention: timedelta,
     ) -> None:
         self._backend = backend
@@ -83,6 +84,7 @@ class Changes:
         self._hand_over = hand_over
         self._direct = direct
         self._lookahead = lookahead
+        self._direct_within = direct_within
         self._retention = payload_retention
 
     async def cancel(self, handle: str) -> CancelOutcome:
@@ -216,7 +218,7 @@ class Changes:
     async def _let_go(self, moved: DelayedMessage, held: DelayedRow, added: AddResult) -> RescheduleResult:
         """The old row is gone: release the new one, or hand it over where it is due soon."""
         store = self._backend.store
-        if moved.due_at - self._clock.now() <= self._lookahead:
+        if moved.due_at - self._clock.now() <= self._direct_within:
             receipt, _ = await self._hand_over.send(moved)
             await store.remove([held])
             handle = QueueHandle(

@@ -17,6 +17,7 @@ from random import Random
 
 from postdate.clock import Clock
 from postdate.core.backoff import retry_wait
+from postdate.core.plan import BURST_PATIENCE
 from postdate.engine.handover import HandOverTo, time_to_live
 from postdate.errors import (
     MessageTooLarge,
@@ -142,7 +143,9 @@ class Dispatcher:
         if self._expired(delayed):
             return await self._drop(delayed)
         try:
-            _, hidden_for = await self._hand_over.send(delayed, term=term, guard=guard)
+            # With at most once, a pause between removal and send is one in which a crash loses the message.
+            patience = 0.0 if self._settings.removed_first else BURST_PATIENCE
+            _, hidden_for = await self._hand_over.send(delayed, term=term, guard=guard, patience=patience)
         except SERVICE_ERRORS as error:
             # An account that answers may be busy with this one queue: the others go on.
             self._place_failed(queue if isinstance(error, ServiceBusy) else account)

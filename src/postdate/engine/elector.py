@@ -5,13 +5,17 @@ again. There is no third state: whatever is unsure (a lease call that failed, a 
 back in time) counts as follower as soon as the trust window is over.
 
 **Who is right when clocks disagree.** Nobody's wall clock takes part. The service counts the lease from when
-it handled our call; we count from just before we made it, on the monotonic clock, and stop a fifth of the
-lease early. Our window therefore always lies inside the service's, whatever the offset between the clocks.
-Only a clock that runs 20 % slow for a whole lease could break this.
+it handled our call; we count from just before we made it, on the monotonic clock, and stop three seconds
+early. Our window therefore always lies inside the service's, whatever the offset between the clocks. Only a
+clock that runs 5 % slow for a whole lease of 60 s (20 % for one of 15 s) could break this.
 
 **A frozen process** (stopped, suspended, out of CPU) finds its window over when it wakes: `may_act` is asked
 right before each request leaves. It then ends its term before it talks to the service, even though the
 service would renew an expired lease that nobody took: what it planned in the old term is never sent.
+
+**Resting.** Where nothing can need a leader for a while (`core.rest`), the lease is a long one, renewed
+rarely. The poller says so after each look; before a renewal for which its last word is too old, it is asked
+to look again.
 
 **What the lease can't do.** Neither table nor queues check it. A request that left before the freeze may
 arrive after it; the receiver sees the term number (`Postdate.Term`) and the message id, and a row is removed
@@ -26,6 +30,7 @@ from random import Random
 
 from postdate.clock import Clock, wait_for
 from postdate.core.backoff import jittered
+from postdate.core.rest import REST_LEASE_SECONDS, REST_RENEWAL_SECONDS, rest_lease
 from postdate.core.term import Term, begin
 from postdate.engine.tasks import to_the_end
 from postdate.errors import StorageError
@@ -39,6 +44,8 @@ _SHARP_SECONDS = 0.02
 #: Renewals that a new leader makes for the sake of the clock, at most, and the shortest pause between them.
 _QUICK_RENEWALS = 10
 _QUICK_SECONDS = 0.1
+#: Seconds that a renewal waits for a fresh look at the table.
+_LOOK_SECONDS = 2.0
 #: Seconds that giving the lease back may take.
 _RELEASE_SECONDS = 5.0
 
@@ -68,6 +75,11 @@ class Elector:
         self._probe_seconds = probe_seconds
         self._uncertainty_limit = uncertainty_limit
         self._quick_renewals = 0
+        self._rest_until: float | None = None
+        self._resting = False
+        self._looked = asyncio.Event()
+        #: Set when a fresh look at the table is wanted: it may allow us to go on resting.
+        self.look_wanted = asyncio.Event()
         self._random = random or Random()
         self._term: Term | None = None
         self._changed = asyncio.Event()
@@ -87,6 +99,12 @@ class Elector:
     def changed(self) -> asyncio.Event:
         """Set when the current state ends. Take it before you look at `term`, then wait for it."""
         return self._changed
+
+    def rest(self, until: float | None) -> None:
+        """Nothing can need a leader before this monotonic instant, by a fresh look; None: work is near."""
+        self._rest_until = until
+        self.look_wanted.clear()
+        self._looked.set()
 
     async def run(self, stop: asyncio.Event, tried: asyncio.Event | None = None) -> None:
         """Follow and lead until `stop` is set; then give the lease back.
@@ -109,9 +127,11 @@ class Elector:
         now = self._clock.monotonic()
         if self._term is not None and not self._term.may_act(now):
             self._end("expired")
+        term = self._term
+        seconds = self._lease_seconds if term is None else await self._wanted_lease()
         try:
             async with asyncio.timeout(self._lease_seconds / 3):
-                return await self._renew(self._term) if self._term else await self._acquire()
+                return await (self._acquire() if term is None else self._renew(term, seconds))
         except TimeoutError:
             self._events.emit(LeaseFailed("no answer within a third of the lease"))
         except StorageError as error:
@@ -130,18 +150,35 @@ class Elector:
             await self._lease.release()
             return jittered(self._probe_seconds, self._random)
         self._quick_renewals = _QUICK_RENEWALS
-        self._set(begin(number, attempted_at=attempted_at, lease_seconds=self._lease_seconds))
+        self._rest_until = None
+        self._set(self._begin(number, attempted_at, self._lease_seconds))
         self._events.emit(TermBegan(number, self._holder))
         return self._until_renewal()
 
-    async def _renew(self, term: Term) -> float:
+    async def _wanted_lease(self) -> int:
+        """Seconds of the lease that is wanted now."""
+        if self._resting and self._rest_until is not None and not self._may_rest():
+            self._looked.clear()
+            self.look_wanted.set()
+            await wait_for(self._looked, _LOOK_SECONDS, self._clock)
+        return REST_LEASE_SECONDS if self._may_rest() else self._lease_seconds
+
+    def _may_rest(self) -> bool:
+        return rest_lease(self._rest_until, now=self._clock.monotonic(), probe_seconds=self._probe_seconds)
+
+    def _begin(self, number: int, attempted_at: float, seconds: int) -> Term:
+        self._resting = self._rest_until is not None and seconds == REST_LEASE_SECONDS
+        after = REST_RENEWAL_SECONDS if self._resting else None
+        return begin(number, attempted_at=attempted_at, lease_seconds=seconds, renew_after=after)
+
+    async def _renew(self, term: Term, seconds: int) -> float:
         attempted_at = self._clock.monotonic()
-        if await self._lease.renew():
+        if await self._lease.renew(seconds):
             # A freeze during the call: the answer is old news, and the term is over.
             if not term.may_act(self._clock.monotonic()):
                 self._end("expired")
                 return 0.0
-            self._term = begin(term.number, attempted_at=attempted_at, lease_seconds=self._lease_seconds)
+            self._term = self._begin(term.number, attempted_at, seconds)
             return self._until_renewal()
         self._end("lost")
         return 0.0

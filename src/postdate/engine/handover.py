@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from postdate.clock import Clock
-from postdate.core.plan import hidden_seconds
+from postdate.core.plan import hidden_seconds, pause_before
 from postdate.errors import NotProvisioned, UsageError
 from postdate.model import headers as h
 from postdate.model.delayed import DelayedMessage
@@ -16,6 +16,9 @@ from postdate.model.limits import MAX_TIME_TO_LIVE
 from postdate.model.message import Message
 from postdate.model.names import dispatch_address
 from postdate.ports import Backend, Guard, QueueSender, Receipt
+
+#: Added to a wait, so that it never ends a clock tick early: the message would be hidden a second too long.
+WAKE_SECONDS = 0.0005
 
 EnvelopeFormOf = Callable[[str], EnvelopeForm]
 
@@ -29,17 +32,32 @@ class HandOverTo:
         self._envelope_form = envelope_form
 
     async def send(
-        self, delayed: DelayedMessage, *, term: int | None = None, guard: Guard | None = None
+        self,
+        delayed: DelayedMessage,
+        *,
+        term: int | None = None,
+        guard: Guard | None = None,
+        patience: float = 0.0,
     ) -> tuple[Receipt, int]:
         """Send it; the receipt that can withdraw it, and for how many seconds it is hidden.
 
         The hidden time is counted from now, by the earliest reading of the service's clock, and rounded up:
         never early. `expires_after` counts from the due time.
 
+        Args:
+            delayed: the message.
+            term: the leader's, that goes into the headers.
+            guard: see `QueueSender.send`.
+            patience: seconds that it may wait before, where that makes it punctual.
+
         Raises:
             see `QueueSender.send`.
         """
         text = wrap(_stamped(delayed, term), self._envelope_form(delayed.destination))
+        if patience:
+            pause = pause_before(delayed.due_at, self._clock.now(), patience)
+            if pause:
+                await self._clock.sleep(pause + WAKE_SECONDS)
         hidden_for = hidden_seconds(delayed.due_at, self._clock.now())
         remaining = time_to_live(delayed)
         receipt = await self._sender.send(

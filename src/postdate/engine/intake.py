@@ -1,7 +1,7 @@
 """Accepting a message: everything that could fail later is checked now, then it is made durable.
 
-A message that is due within the lookahead goes straight to its queue, hidden until its due time; any other
-becomes a row. Either way it is durable when `schedule` returns.
+A message with a short delay (`direct_within`) goes straight to its queue, hidden until its due time; any
+other becomes a row. Either way it is durable when `schedule` returns.
 """
 
 from collections import OrderedDict
@@ -45,7 +45,8 @@ class ScheduledMany:
 class IntakeSettings:
     """What intake needs to know of the endpoint's settings."""
 
-    lookahead: timedelta
+    #: The longest delay that needs no row.
+    direct_within: timedelta
     payload_retention: timedelta
     check_destinations: bool
 
@@ -111,7 +112,7 @@ class Intake:
         """
         checked = await self._accept(outgoing)
         remaining = checked.delayed.due_at - self._clock.now()
-        if remaining <= self._settings.lookahead:
+        if remaining <= self._settings.direct_within:
             return format_handle(await self._direct_or_row(checked))
         return (await self._store([checked]))[0]
 
@@ -129,7 +130,7 @@ class Intake:
             result.handles.append(None)
             try:
                 checked = await self._accept(outgoing)
-                if checked.delayed.due_at - self._clock.now() <= self._settings.lookahead:
+                if checked.delayed.due_at - self._clock.now() <= self._settings.direct_within:
                     result.handles[index] = format_handle(await self._direct_or_row(checked))
                     continue
             except (UsageError, DestinationNotFound) as error:

@@ -8,7 +8,8 @@ grace period does.
 import asyncio
 
 from postdate.engine.elector import Elector
-from postdate.engine.poller import PassResult, Poller
+from postdate.engine.passes import Passes, PassResult
+from postdate.engine.poller import Poller
 from postdate.engine.sweeper import Sweeper
 from postdate.engine.tasks import to_the_end
 
@@ -16,9 +17,10 @@ from postdate.engine.tasks import to_the_end
 class Service:
     """Leads or follows, and works while it leads."""
 
-    def __init__(self, elector: Elector, poller: Poller, sweeper: Sweeper) -> None:
+    def __init__(self, elector: Elector, poller: Poller, passes: Passes, sweeper: Sweeper) -> None:
         self._elector = elector
         self._poller = poller
+        self._passes = passes
         self._sweeper = sweeper
         self._serving: asyncio.Task[None] | None = None
 
@@ -87,6 +89,6 @@ class Service:
         term = self._elector.term
         if term is None:
             return PassResult(led=False)
-        result = await self._poller.one_pass(term.number)
+        result = await self._passes.one_pass(term.number)
         await self._sweeper.after_pass()
         return result

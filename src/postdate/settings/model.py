@@ -123,6 +123,11 @@ class Settings(BaseSettings):
         timedelta(seconds=30),
         description="How long before its due time a message is handed over, hidden in its queue; 0: classic.",
     )
+    direct_within: Duration = Field(
+        timedelta(seconds=90),
+        description="A delay of at most this goes straight to its queue, hidden there, without a row; never "
+        "less than the lookahead, and 0 without one. From 68 s on, a leader with nothing to do rests.",
+    )
     lease_duration: Duration = Field(
         timedelta(seconds=15), description="Lease of the leader, 15 to 60 s; .NET endpoints use 15 s."
     )
@@ -134,7 +139,7 @@ class Settings(BaseSettings):
         description="at_least_once (dispatch, then remove) or at_most_once (remove, then dispatch).",
     )
     idle_interval: Duration = Field(
-        timedelta(seconds=10), description="Longest sleep of the leader between two looks at the table."
+        timedelta(minutes=1), description="Longest sleep of the leader between two looks at the table."
     )
     probe_interval: Duration = Field(
         timedelta(seconds=3), description="How often a follower tries to take the lease."
@@ -199,7 +204,7 @@ class Settings(BaseSettings):
             raise ValueError(f"must be from 0 to 3650 days; it is {format_duration(value)}")
         return value
 
-    @field_validator("lookahead")
+    @field_validator("lookahead", "direct_within")
     @classmethod
     def _within_visibility(cls, value: timedelta) -> timedelta:
         if not timedelta(0) <= value <= timedelta(days=6):
@@ -249,6 +254,11 @@ class Settings(BaseSettings):
     def table_name(self) -> str:
         """The delays table, and the container that carries the lease."""
         return names.delays_table(self.endpoint, self.delays_table)
+
+    @property
+    def direct_limit(self) -> timedelta:
+        """The longest delay that goes straight to its queue."""
+        return max(self.lookahead, self.direct_within) if self.lookahead else timedelta(0)
 
     @property
     def own_queue(self) -> str:

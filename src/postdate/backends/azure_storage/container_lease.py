@@ -62,6 +62,8 @@ class ContainerLease:
         # answer was lost takes the very lease that the lost one may have taken.
         self._id = str(uuid.uuid4())
         self._held = False
+        # What the service counts by, as of the last acquire.
+        self._duration_s = 0
         # From the first word of an acquire until the service has told that we have no lease.
         self._may_hold = False
 
@@ -100,13 +102,20 @@ class ContainerLease:
             self._forget()
         return term
 
-    async def renew(self) -> bool:
-        """Count the lease anew; False: it is lost."""
+    async def renew(self, duration_s: int) -> bool:
+        """Count the lease anew, for so long; False: it is lost.
+
+        A renewal keeps the duration; acquiring by the id that holds the lease changes it. That would also
+        take a lease that was broken meanwhile, so renew first.
+        """
         if not self._held:
             return False
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 await self._lease().renew(**_LEASE_CALL)
+            if duration_s != self._duration_s and not await self._take(duration_s):
+                self._forget()
+                return False
         except CALL_ERRORS as error:
             if _is_lost(error):
                 self._forget()
@@ -172,13 +181,14 @@ class ContainerLease:
             if refusal(error) in (Refusal.LEASED, Refusal.LEASE_LOST):
                 return False  # held, or being broken
             raise
+        self._duration_s = duration_s
         return True
 
     async def _publish(self, holder: str, lookahead_s: float) -> int | None:
         """Write the next term; None: the lease was lost meanwhile."""
         for attempt in range(PUBLISH_TRIES):
             # After a conflict somebody else may lead: only who holds the lease may write over it.
-            if attempt and not await self.renew():
+            if attempt and not await self.renew(self._duration_s):
                 return None
             known = await self._read()
             term = known.term + 1 if known else 1

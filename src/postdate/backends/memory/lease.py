@@ -14,7 +14,6 @@ class LeaseSlot:
 
     lease_id: str | None = None
     until: float = 0.0
-    duration_s: int = 0
     term: int = 0
     holder: str | None = None
     since: datetime | None = None
@@ -49,18 +48,18 @@ class MemoryLease:
         if self._leased() and slot.lease_id != self._lease_id:
             return None
         self._lease_id = slot.lease_id = uuid.uuid4().hex
-        slot.until, slot.duration_s = self._clock.monotonic() + duration_s, duration_s
+        slot.until = self._clock.monotonic() + duration_s
         slot.term += 1
         slot.holder, slot.since, slot.lookahead_s = holder, self._clock.now(), lookahead_s
         return slot.term
 
-    async def renew(self) -> bool:
+    async def renew(self, duration_s: int) -> bool:
         """Count anew; an expired lease that nobody took is still ours, as with the service."""
         slot = self._slot
         if self._lease_id is None or slot.lease_id != self._lease_id:
             self._lease_id = None
             return False
-        slot.until = self._clock.monotonic() + slot.duration_s
+        slot.until = self._clock.monotonic() + duration_s
         return True
 
     async def release(self) -> None:

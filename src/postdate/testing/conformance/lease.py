@@ -9,6 +9,7 @@ import pytest
 from postdate.ports import LeaseStore
 
 _DURATION = 15
+_LONGER = 60
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class LeaseStoreConformance:
         one, two = harness.open(), harness.open()
         assert await _acquire(one) is not None
         assert await _acquire(two) is None
-        assert await one.renew() is True
-        assert await two.renew() is False
+        assert await one.renew(_DURATION) is True
+        assert await two.renew(_DURATION) is False
 
     async def test_release_frees_at_once_and_is_safe_twice(self, harness: LeaseHarness) -> None:
         one, two = harness.open(), harness.open()
@@ -59,8 +60,22 @@ class LeaseStoreConformance:
         assert second is not None
         assert second > first
         await one.release()  # takes nothing from the new holder
-        assert await two.renew() is True
-        assert await one.renew() is False
+        assert await two.renew(_DURATION) is True
+        assert await one.renew(_DURATION) is False
+
+    async def test_a_renewal_can_make_it_last_longer(self, harness: LeaseHarness) -> None:
+        one, two = harness.open(), harness.open()
+        assert await _acquire(one) == 1
+        assert await one.renew(_LONGER) is True
+        await harness.pass_time(_DURATION + 0.5)
+        assert await _acquire(two) is None
+
+    async def test_a_broken_lease_is_lost_also_to_a_renewal_for_longer(self, harness: LeaseHarness) -> None:
+        one, two = harness.open(), harness.open()
+        assert await _acquire(one) == 1
+        assert await two.break_lease() is True
+        assert await one.renew(_LONGER) is False
+        assert await _acquire(two, "two") == 2
 
     async def test_term_numbers_grow_over_holders(self, harness: LeaseHarness) -> None:
         numbers = []
@@ -77,14 +92,14 @@ class LeaseStoreConformance:
         assert await _acquire(one) == 1
         await harness.pass_time(_DURATION + 0.5)
         assert await _acquire(two, "two") == 2
-        assert await one.renew() is False
-        assert await two.renew() is True
+        assert await one.renew(_DURATION) is False
+        assert await two.renew(_DURATION) is True
 
     async def test_breaking_takes_it_from_its_holder(self, harness: LeaseHarness) -> None:
         one, two = harness.open(), harness.open()
         assert await _acquire(one) == 1
         assert await two.break_lease() is True
-        assert await one.renew() is False
+        assert await one.renew(_DURATION) is False
         assert await _acquire(two, "two") == 2
         await two.release()
         assert await two.break_lease() is False
