@@ -33,6 +33,7 @@ from postdate.local import Azurite
 from postdate.model.delayed import DelayedMessage
 from postdate.model.keys import RowKey
 from postdate.model.message import Message
+from postdate.model.requests import RequestCounter
 from postdate.model.rowcodec import decode_row
 from postdate.settings import Account
 
@@ -176,7 +177,7 @@ async def measure(connection: str) -> dict[str, dict[str, float]]:
     """Medians: call, then side."""
     endpoints = endpoints_of(Account("the emulator", connection_string=SecretStr(connection)))
     session, clock = open_session(), StorageClock(SystemClock())
-    account = AccountClients(endpoints, Credentials().of(endpoints), session, clock, None)
+    account = AccountClients(endpoints, Credentials().of(endpoints), session, clock, RequestCounter(), None)
     table, queue = account.table(TABLE), account.queue(QUEUE)
     await table.create_table()
     await queue.create_queue()

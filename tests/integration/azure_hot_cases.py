@@ -26,6 +26,7 @@ from postdate.backends.azure_storage.hot_calls import HotQueues, HotTable
 from postdate.backends.azure_storage.rows import Entity, json_of, plain_value, properties_of
 from postdate.backends.azure_storage.transport import calling, open_session
 from postdate.model.keys import RowKey
+from postdate.model.requests import RequestCounter
 from postdate.settings import Account, Settings
 from postdate.testing.faults import Faults
 
@@ -154,9 +155,10 @@ async def opened(connection: str, name: str, faults: Faults) -> AsyncIterator[Si
 
     def wrap(transport):
         made.append(Recording(faults.wrap(transport)))
-        return made[0]
+        made[-1].seen = made[0].seen  # one record for all services
+        return made[-1]
 
-    account = AccountClients(endpoints, Credentials().of(endpoints), session, None, wrap)
+    account = AccountClients(endpoints, Credentials().of(endpoints), session, None, RequestCounter(), wrap)
     yield Sides(
         account.table(name),
         account.hot_table(name),

@@ -233,7 +233,7 @@ class Faults:
         real_url = _without_start(call.url)
 
         async def send(url: str | None) -> Any:
-            request.url = url or real_url
+            request.url = url + _target(call.url) if url else real_url
             try:
                 return await transport.send(request, **config)
             finally:
@@ -250,7 +250,7 @@ class Faults:
 
     def refusing(self) -> str:
         """A URL where nobody listens: port 1 is reserved, and low."""
-        return "http://127.0.0.1:1/"
+        return "http://127.0.0.1:1"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -258,7 +258,7 @@ class Faults:
             length = [line for line in head.split("\r\n") if line.lower().startswith("content-length:")]
             await reader.readexactly(int(length[0].partition(":")[2]) if length else 0)
             self.stand_in_requests += 1
-            writer.write(self._answers[head.split(" ")[1]])
+            writer.write(self._answers["/" + head.split("/")[1]])
             await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the client gave up first
@@ -309,6 +309,12 @@ async def _run(callback: Callback, call: Call) -> None:
 def _body_of(request: Any) -> bytes:
     body = getattr(request, "data", None) or getattr(request, "content", None) or b""
     return body.encode() if isinstance(body, str) else body if isinstance(body, bytes) else b""
+
+
+def _target(url: str) -> str:
+    """Path and query: by these the transport below tells what the call does."""
+    parts = urlsplit(url)
+    return f"{parts.path}?{parts.query}"
 
 
 def _without_start(url: str) -> str:

@@ -19,6 +19,7 @@ from postdate.backends.azure_storage.queues import AzureQueueReceiver, AzureQueu
 from postdate.backends.azure_storage.transport import open_session
 from postdate.clock import StorageClock
 from postdate.errors import PostdateError
+from postdate.model.requests import RequestCounter
 from postdate.settings import LeaseTarget, Settings
 
 _ONCE: dict[str, Any] = {"retry_total": 0}
@@ -35,12 +36,14 @@ class AzureStorageBackend:
         session: aiohttp.ClientSession,
         accounts: Mapping[str, AccountClients],
         credentials: Credentials,
+        requests: RequestCounter,
     ) -> None:
         own = accounts[""]
         self._own = own
         self._accounts = accounts
         self._session = session
         self._credentials = credentials
+        self.requests = requests
         self._table: TableClient = own.table(name)
         self._container: ContainerClient = own.container(name)
         self._clock = clock
@@ -132,9 +135,11 @@ async def open_backend(
     endpoints = {alias: endpoints_of(account) for alias, account in named.items()}
     # Read before anything is opened, so that a wrong setting leaves nothing to close.
     name = settings.table_name
-    session, credentials = open_session(), Credentials()
+    session, credentials, requests = open_session(), Credentials(), RequestCounter()
     accounts = {
-        alias: AccountClients(one, credentials.of(one), session, None if alias else clock, wrap_transport)
+        alias: AccountClients(
+            one, credentials.of(one), session, None if alias else clock, requests, wrap_transport
+        )
         for alias, one in endpoints.items()
     }
-    return AzureStorageBackend(name, settings.lease_target, clock, session, accounts, credentials)
+    return AzureStorageBackend(name, settings.lease_target, clock, session, accounts, credentials, requests)

@@ -27,6 +27,7 @@ from postdate.backends.azure_storage.connection import Endpoints
 from postdate.backends.azure_storage.hot_calls import HotQueues, HotTable
 from postdate.backends.azure_storage.transport import ObservingTransport
 from postdate.clock import StorageClock
+from postdate.model.requests import RequestCounter, Service
 
 WrapTransport = Callable[[AsyncHttpTransport[Any, Any]], AsyncHttpTransport[Any, Any]]
 
@@ -101,26 +102,31 @@ class AccountClients:
         credential: Credential,
         session: aiohttp.ClientSession,
         clock: StorageClock | None,
+        requests: RequestCounter,
         wrap_transport: WrapTransport | None,
     ) -> None:
+        def transport(service: Service) -> AsyncHttpTransport[Any, Any]:
+            observing = ObservingTransport(session, service, clock, requests)
+            return observing if wrap_transport is None else wrap_transport(observing)
+
         self.endpoints = endpoints
         self._credential = credential
-        observing: AsyncHttpTransport[Any, Any] = ObservingTransport(session, clock)
-        self._transport = observing if wrap_transport is None else wrap_transport(observing)
+        self._tables, self._blobs = transport(Service.TABLE), transport(Service.BLOB)
+        queues = transport(Service.QUEUE)
         self.queues = QueueServiceClient(
             endpoints.queue.url,
             credential=credential,
-            transport=self._transport,
+            transport=queues,
             api_version=API_VERSION,
             **_STORAGE_RETRIES,
             **_COMMON,
         )
         self._queue_clients: OrderedDict[str, QueueClient] = OrderedDict()
-        self.hot_queues = HotQueues(endpoints.queue.url, API_VERSION, credential, self._transport)
+        self.hot_queues = HotQueues(endpoints.queue.url, API_VERSION, credential, queues)
 
     def hot_table(self, name: str) -> HotTable:
         """A table's transactions and pages; nothing to close."""
-        return HotTable(self.endpoints.table.url, name, self._credential, self._transport, _TABLE_RETRIES)
+        return HotTable(self.endpoints.table.url, name, self._credential, self._tables, _TABLE_RETRIES)
 
     def table(self, name: str) -> TableClient:
         """A client of a table; the caller closes it."""
@@ -128,7 +134,7 @@ class AccountClients:
             self.endpoints.table.url,
             name,
             credential=self._credential,
-            transport=self._transport,
+            transport=self._tables,
             **_TABLE_RETRIES,
             **_COMMON,
         )
@@ -139,7 +145,7 @@ class AccountClients:
             self.endpoints.blob.url,
             name,
             credential=self._credential,
-            transport=self._transport,
+            transport=self._blobs,
             api_version=API_VERSION,
             # aiohttp writes a larger piece in one go, and holds up the event loop meanwhile.
             max_single_put_size=_UPLOAD_BYTES,

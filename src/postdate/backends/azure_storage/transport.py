@@ -1,12 +1,14 @@
 """The one HTTP session, and what happens at each request that leaves.
 
 Every attempt of every client passes `ObservingTransport.send`, below the SDK's retry policies. There the
-guard is asked, and the response's `Date` is learned. Two things lie deeper still, inside aiohttp:
+guard is asked, the response's `Date` is learned, and the attempt is counted. Two things lie deeper still,
+inside aiohttp:
 
 - A request may wait seconds for a connection after the guard said yes, so `GuardedRequest` asks again
   when the connection is there, right before the first byte is written.
 - aiohttp itself repeats a GET, PUT or DELETE whose kept-alive connection broke. A call whose repeat
   changes its answer (a conditional delete would find its row gone) says `once`, and is not repeated.
+  The two attempts of others count as one: the first most likely never arrived.
 
 Proxies of the environment (HTTPS_PROXY) and `.netrc` are not looked at: both cost two thread hops per
 request, and a stray `.netrc` entry breaks authentication (fact 1).
@@ -24,6 +26,16 @@ import aiohttp
 from azure.core.pipeline.transport import AioHttpTransport
 
 from postdate.clock import StorageClock
+from postdate.model.requests import (
+    Outcome,
+    RequestCounter,
+    RequestKind,
+    Service,
+    blob_operation,
+    outcome_of,
+    queue_operation,
+    table_operation,
+)
 from postdate.ports import Guard, LeaseLost
 
 #: Seconds for a connection to be made, and between two pieces of an answer (fact 5: the SDK's are 300).
@@ -115,17 +127,20 @@ def open_session() -> aiohttp.ClientSession:
     )
 
 
-Observe = Callable[[datetime, float, float], None]
-
-
 class ObservingTransport(AioHttpTransport):  # type: ignore[misc] # exported late, so without a type
-    """The transport of one account's clients, on the shared session.
+    """The transport of one service's clients, on the shared session.
 
     `clock`: learns from each response's `Date`; None for accounts other than our own, whose clocks
     say nothing about ours.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, clock: StorageClock | None) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        service: Service,
+        clock: StorageClock | None,
+        requests: RequestCounter,
+    ) -> None:
         super().__init__(
             session=session,
             session_owner=False,
@@ -134,7 +149,9 @@ class ObservingTransport(AioHttpTransport):  # type: ignore[misc] # exported lat
             connection_timeout=CONNECT_TIMEOUT_S,
             read_timeout=READ_TIMEOUT_S,
         )
+        self._kind_of = _KINDS[service]
         self._clock = clock
+        self._requests = requests
         self._last_date: tuple[str, datetime] | None = None
 
     async def send(self, request: Any, **config: Any) -> Any:
@@ -144,15 +161,24 @@ class ObservingTransport(AioHttpTransport):  # type: ignore[misc] # exported lat
             LeaseLost: the call's guard said no; nothing left.
         """
         _ask_guard()
-        if self._clock is None:
-            return await super().send(request, **config)
-        sent = self._clock.monotonic()
-        response = await super().send(request, **config)
-        received = self._clock.monotonic()
-        date = self._parse(response.headers.get("Date"))
-        if date is not None:
-            self._clock.observe(date, sent=sent, received=received)
+        kind = self._kind_of(request)
+        sent = 0.0 if self._clock is None else self._clock.monotonic()
+        try:
+            response = await super().send(request, **config)
+        except BaseException as error:
+            if not _stayed_here(error):
+                self._requests.add(kind, Outcome.FAILED)
+            raise
+        self._requests.add(kind, outcome_of(response.status_code))
+        if self._clock is not None:
+            self._learn(self._clock, response.headers.get("Date"), sent)
         return response
+
+    def _learn(self, clock: StorageClock, date_text: str | None, sent: float) -> None:
+        received = clock.monotonic()
+        date = self._parse(date_text)
+        if date is not None:
+            clock.observe(date, sent=sent, received=received)
 
     def _parse(self, text: str | None) -> datetime | None:
         """The instant of a `Date`; the last one is kept, since a second holds many responses."""
@@ -167,3 +193,31 @@ class ObservingTransport(AioHttpTransport):  # type: ignore[misc] # exported lat
         date = date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC)
         self._last_date = (text, date)
         return date
+
+
+def _stayed_here(error: BaseException) -> bool:
+    """Whether the request surely never left: the guard said no, or no connection came about."""
+    cause = error.__cause__
+    return isinstance(error, LeaseLost) or isinstance(
+        cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
+    )
+
+
+def _table(request: Any) -> RequestKind:
+    return RequestKind(Service.TABLE, table_operation(request.method, request.url))
+
+
+def _queue(request: Any) -> RequestKind:
+    return RequestKind(Service.QUEUE, queue_operation(request.method, request.url))
+
+
+def _blob(request: Any) -> RequestKind:
+    action = request.headers.get("x-ms-lease-action")
+    return RequestKind(Service.BLOB, blob_operation(request.method, request.url, action))
+
+
+_KINDS: dict[Service, Callable[[Any], RequestKind]] = {
+    Service.TABLE: _table,
+    Service.QUEUE: _queue,
+    Service.BLOB: _blob,
+}

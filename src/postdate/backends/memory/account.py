@@ -11,6 +11,7 @@ from postdate.backends.memory.queues import MemoryQueues, QueueSlot
 from postdate.backends.memory.table import MemoryTable, TableSlot
 from postdate.clock import Clock
 from postdate.errors import PostdateError
+from postdate.model.requests import RequestCounter
 
 
 class MemoryAccount:
@@ -33,6 +34,8 @@ class MemoryBackend:
         self.sender = queues
         self.receiver = queues
         self.payloads = MemoryPayloads(account.payloads.setdefault(table, {}))
+        #: Stays empty: nothing here asks a service.
+        self.requests = RequestCounter()
 
     @property
     def description(self) -> Mapping[str, str]:
