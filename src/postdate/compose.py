@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from postdate.clock import Clock, StorageClock, SystemClock
 from postdate.engine.acceptance import Acceptance, AcceptanceSettings
+from postdate.engine.accountant import Accountant
 from postdate.engine.changes import Changes
 from postdate.engine.dispatcher import Dispatcher, DispatchSettings
 from postdate.engine.elector import Elector
@@ -27,8 +28,9 @@ from postdate.engine.reception import Reception
 from postdate.engine.service import Service
 from postdate.engine.sweeper import Sweeper
 from postdate.events import Events, Observer, log_event
+from postdate.model.prices import PriceTable
 from postdate.ports import Backend
-from postdate.settings import BackendName, Guarantee, LargeBodies, Settings
+from postdate.settings import BackendName, Guarantee, LargeBodies, Settings, load_prices
 from postdate.telemetry import Metrics
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class Parts:
     reception: Reception
     elector: Elector
     service: Service
+    prices: PriceTable
+    accountant: Accountant
 
 
 @asynccontextmanager
@@ -71,7 +75,8 @@ async def open_parts(
         ConfigurationError: no storage account is configured, or the settings contradict each other.
     """
     local = clock or SystemClock()
-    events = Events([log_event, Metrics(settings.endpoint), *observers])
+    metrics = Metrics(settings.endpoint)
+    events = Events([log_event, metrics, *observers])
     table = settings.table_name
     backend: Backend
     judge: Clock
@@ -86,7 +91,12 @@ async def open_parts(
         judge = storage_clock = StorageClock(local)
         backend = await open_backend(settings, storage_clock)
     try:
-        yield put_together(settings, backend, judge, events)
+        parts = put_together(settings, backend, judge, events)
+        with metrics.watching(judge, backend.requests):
+            try:
+                yield parts
+            finally:
+                parts.accountant.tell()
     finally:
         await backend.close()
 
@@ -105,7 +115,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         probe_seconds=settings.probe_interval.total_seconds(),
         uncertainty_limit=settings.clock_uncertainty_limit.total_seconds(),
     )
-    gate = Gate(settings.send_concurrency, events)
+    gate = Gate(settings.send_concurrency, events, clock)
     dispatcher = Dispatcher(
         backend,
         clock,
@@ -189,6 +199,9 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         visibility=settings.visibility_timeout,
         batch=settings.receive_batch,
     )
+    prices = load_prices(settings.prices)
+    accountant = Accountant(backend.requests, clock, events, prices)
+    sweeper = Sweeper(backend.payloads, clock, events)
     return Parts(
         settings=settings,
         clock=clock,
@@ -199,7 +212,9 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         lookup=Lookup(backend),
         reception=reception,
         elector=elector,
-        service=Service(elector, poller, passes, Sweeper(backend.payloads, clock, events)),
+        service=Service(elector, poller, passes, sweeper, accountant),
+        prices=prices,
+        accountant=accountant,
     )
 
 

@@ -256,6 +256,25 @@ class PoisonMoved(Event):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class RequestsCounted(Event):
+    """Requests of this process to its storage accounts since the last such record, and their list price.
+
+    `counts`: by operation and outcome (ok, refused, throttled, failed). `unpriced`: operations that the
+    table of prices lacks, so that `cost` is too low.
+    """
+
+    name = "requests_counted"
+    level = logging.INFO
+    seconds: float
+    requests: int
+    counts: dict[str, dict[str, int]]
+    handed_over: int
+    cost: float
+    currency: str
+    unpriced: tuple[str, ...]
+
+
 EVENTS: tuple[type[Event], ...] = (
     Scheduled,
     Cancelled,
@@ -279,6 +298,7 @@ EVENTS: tuple[type[Event], ...] = (
     PayloadsSwept,
     DuplicateDropped,
     PoisonMoved,
+    RequestsCounted,
 )
 
 Observer = Callable[[Event], None]

@@ -1,13 +1,19 @@
-"""Metrics: an observer that turns events into OpenTelemetry instruments.
+"""Metrics: an observer that turns events into OpenTelemetry instruments, and gauges that are read when asked.
 
 Only the OpenTelemetry API is used: without an SDK in the process all of this does nothing. Names and units
 are listed in docs/reference/events.md beside the events that they count.
 """
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Observation
 
+from postdate.clock import Clock, StorageClock
 from postdate.events import (
     DispatchFailed,
     Event,
@@ -21,6 +27,28 @@ from postdate.events import (
     TermEnded,
     TermLost,
 )
+from postdate.model.requests import RequestCounter
+
+_Callback = Callable[[CallbackOptions], Iterable[Observation]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Open:
+    """An open endpoint, to be looked at when somebody asks for metrics."""
+
+    attributes: dict[str, Any]
+    clock: Clock
+    requests: RequestCounter
+
+
+class _NoProvider:
+    """Stands for the provider of the whole process, whichever that will be."""
+
+
+_NO_PROVIDER = _NoProvider()
+#: The open endpoints of each provider. Of several observable instruments of one name an SDK asks the first
+#: only, so that one has to tell of all endpoints.
+_open: WeakKeyDictionary[object, list[_Open]] = WeakKeyDictionary()
 
 
 class Metrics:
@@ -34,6 +62,9 @@ class Metrics:
     postdate.errors         messages moved to the error queue
     postdate.leader         1 while this process leads
     postdate.storage_failures   lease calls and passes that failed
+    postdate.storage.requests   requests to storage, retries too, by service, operation and outcome
+    postdate.clock.offset       seconds that the storage service's clock is ahead of this machine's
+    postdate.clock.uncertainty  seconds by which that offset may be wrong in all
     """
 
     def __init__(self, endpoint: str, provider: metrics.MeterProvider | None = None) -> None:
@@ -47,6 +78,20 @@ class Metrics:
         self._errors = meter.create_counter("postdate.errors", "{message}")
         self._leader = meter.create_up_down_counter("postdate.leader", "1")
         self._storage = meter.create_counter("postdate.storage_failures", "{call}")
+        self._open = _open.setdefault(provider or _NO_PROVIDER, [])
+        meter.create_observable_counter("postdate.storage.requests", [_requests(self._open)], "{request}")
+        meter.create_observable_gauge("postdate.clock.offset", [_offsets(self._open)], "s")
+        meter.create_observable_gauge("postdate.clock.uncertainty", [_uncertainties(self._open)], "s")
+
+    @contextmanager
+    def watching(self, clock: Clock, requests: RequestCounter) -> Iterator[None]:
+        """Tell of this clock and these requests meanwhile."""
+        opened = _Open(self._endpoint, clock, requests)
+        self._open.append(opened)
+        try:
+            yield
+        finally:
+            self._open.remove(opened)
 
     def __call__(self, event: Event) -> None:
         """Count an event."""
@@ -74,3 +119,41 @@ class Metrics:
 
     def _with(self, **attributes: Any) -> dict[str, Any]:
         return {**self._endpoint, **{f"postdate.{name}": value for name, value in attributes.items()}}
+
+
+# An SDK asks from a thread of its own, hence the copies of the list.
+
+
+def _requests(opened: list[_Open]) -> _Callback:
+    def ask(_: CallbackOptions) -> Iterable[Observation]:
+        return [
+            Observation(
+                count,
+                {
+                    **one.attributes,
+                    "postdate.service": str(kind.service),
+                    "postdate.operation": kind.operation,
+                    "postdate.outcome": outcome.value,
+                },
+            )
+            for one in opened.copy()
+            for (kind, outcome), count in one.requests.counts().items()
+        ]
+
+    return ask
+
+
+def _offsets(opened: list[_Open]) -> _Callback:
+    def ask(_: CallbackOptions) -> Iterable[Observation]:
+        known = [(one.clock.offset, one) for one in opened.copy() if isinstance(one.clock, StorageClock)]
+        return [Observation(offset, one.attributes) for offset, one in known if offset is not None]
+
+    return ask
+
+
+def _uncertainties(opened: list[_Open]) -> _Callback:
+    def ask(_: CallbackOptions) -> Iterable[Observation]:
+        known = [(one.clock.uncertainty, one) for one in opened.copy()]
+        return [Observation(seconds, one.attributes) for seconds, one in known if seconds is not None]
+
+    return ask

@@ -28,6 +28,7 @@ APPROVED = [
     "poison_moved",
     "remove_failed",
     "removed",
+    "requests_counted",
     "rescheduled",
     "scheduled",
     "term_began",

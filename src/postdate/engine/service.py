@@ -7,6 +7,7 @@ grace period does.
 
 import asyncio
 
+from postdate.engine.accountant import Accountant
 from postdate.engine.elector import Elector
 from postdate.engine.passes import Passes, PassResult
 from postdate.engine.poller import Poller
@@ -17,11 +18,14 @@ from postdate.engine.tasks import to_the_end
 class Service:
     """Leads or follows, and works while it leads."""
 
-    def __init__(self, elector: Elector, poller: Poller, passes: Passes, sweeper: Sweeper) -> None:
+    def __init__(
+        self, elector: Elector, poller: Poller, passes: Passes, sweeper: Sweeper, accountant: Accountant
+    ) -> None:
         self._elector = elector
         self._poller = poller
         self._passes = passes
         self._sweeper = sweeper
+        self._accountant = accountant
         self._serving: asyncio.Task[None] | None = None
 
     @property
@@ -52,11 +56,14 @@ class Service:
             give_back = asyncio.Event()
             parts.create_task(self._elect(give_back), name="postdate-elector")
             sweeping = parts.create_task(self._sweeper.run(self._elector), name="postdate-sweeper")
+            counting = parts.create_task(self._accountant.run(), name="postdate-accountant")
             try:
                 await self._poller.run(stop)
             finally:
+                counting.cancel()
                 sweeping.cancel()
                 give_back.set()
+        self._accountant.tell()
 
     async def _elect(self, give_back: asyncio.Event) -> None:
         try:

@@ -1,7 +1,7 @@
 """Requests to a storage account: what each one does, how it ended, and how many there were.
 
 Operations have the words of Azure's REST reference. The transport of a backend counts; who wants to know
-the price of an operation asks `core.prices`.
+the price of an operation asks `model.prices`.
 """
 
 from collections.abc import Mapping

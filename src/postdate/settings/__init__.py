@@ -12,6 +12,7 @@ from postdate.settings.model import (
     LeaseTarget,
     Settings,
 )
+from postdate.settings.prices import list_prices, load_prices
 
 __all__ = [
     "FILE_VARIABLE",
@@ -28,6 +29,8 @@ __all__ = [
     "child_environment",
     "explain_settings",
     "in_ci",
+    "list_prices",
+    "load_prices",
     "load_settings",
     "show_value",
 ]

@@ -179,6 +179,9 @@ class Settings(BaseSettings):
     receive_batch: int = Field(
         RECEIVE_MESSAGES, ge=1, le=RECEIVE_MESSAGES, description="Messages in one receive."
     )
+    prices: str | None = Field(
+        None, description="File with what requests cost, in place of the list prices that come with us."
+    )
 
     @field_validator("lease_duration")
     @classmethod

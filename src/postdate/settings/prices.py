@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from postdate.core.prices import FREE, PriceTable
 from postdate.errors import ConfigurationError
+from postdate.model.prices import FREE, PriceTable
 from postdate.model.requests import RequestKind
 
 _OURS = "list_prices.toml"
