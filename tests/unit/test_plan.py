@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit_cases import due_times, examples, near_times
 
-from postdate.core.plan import HandOver, Refuse, Wait, hidden_seconds, plan, ready, send_instant
+from postdate.core.plan import HandOver, Refuse, Wait, hidden_seconds, pause_before, plan, ready, send_instant
 from postdate.model.delayed import DelayedMessage, DelayedRow, UnreadableRow
 from postdate.model.keys import RowKey
 from postdate.model.limits import MAX_HIDDEN_SECONDS
@@ -55,6 +55,25 @@ def test_no_message_appears_early_or_a_second_late(due_at, ahead, lookahead, bac
         assert isinstance(step, Wait)
         assert step.until > now
         assert step.until <= max(due_at, next_attempt_at or due_at)
+
+
+@given(due_times | near_times, steps_of_time, st.floats(0, 1))
+@examples(75)
+def test_patience_takes_the_latest_of_a_burst_into_their_second_and_delays_nobody_else(due, ahead, patience):
+    try:
+        now = due - ahead
+    except OverflowError:
+        return
+    pause = pause_before(due, now, patience)
+    assert 0 <= pause <= patience
+    sent = now + timedelta(seconds=pause)
+    late = sent + hidden_seconds(due, sent) * SECOND - due
+    if due > sent and due - sent < WEEK:
+        assert timedelta(0) <= late <= timedelta(seconds=1 - patience, microseconds=1) or pause
+        if pause:
+            assert late == timedelta(0)
+    if due <= now:
+        assert pause == 0
 
 
 @given(st.lists(st.timedeltas(-2 * SECOND, 40 * SECOND), max_size=40), st.integers(0, 60))

@@ -256,8 +256,7 @@ class Passes:
             if not (this.goes_on or self._settings.removed_first) or not await this.remover.reserve():
                 await self._put_back(self._removed(work[position:]))
                 return
-            await self._gate.enter()
-            sends.create_task(self._one(step, this))
+            sends.create_task(self._one(step, this, await self._gate.enter()))
 
     async def _wait_until(self, instant: datetime, stop: asyncio.Event) -> None:
         """Wait for the instant of a send, at most a second; `stop` ends it, and costs punctuality only."""
@@ -267,7 +266,7 @@ class Passes:
             if await wait_for(stop, ahead + WAKE_SECONDS, self._clock):
                 return
 
-    async def _one(self, step: HandOver | Refuse, this: _Pass) -> None:
+    async def _one(self, step: HandOver | Refuse, this: _Pass, began: float) -> None:
         result: Dispatched | None = None
         try:
             result = await self._carry_out(step, this)
@@ -275,7 +274,7 @@ class Passes:
             await self._put_back(self._removed([step]))
             return
         finally:
-            await self._gate.leave()
+            self._gate.leave()
             if result in _GONE and not self._removed_before(step):
                 this.remover.add(step.row)
             else:
@@ -285,7 +284,7 @@ class Passes:
         this.tally.count(result.outcome)
         this.tally.again_at(_with_others(result.again_at))
         if result.outcome is Outcome.DONE:
-            self._gate.succeeded()
+            self._gate.succeeded(began)
 
     async def _carry_out(self, step: HandOver | Refuse, this: _Pass) -> Dispatched:
         if isinstance(step, Refuse):
