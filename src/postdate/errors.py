@@ -8,7 +8,8 @@
     │   ├── InvalidHeader             not text, or too much text
     │   ├── InvalidBody               cannot be turned into bytes
     │   ├── InvalidHandle             not a handle of ours
-    │   └── MessageTooLarge           would not fit its queue when dispatched
+    │   ├── MessageTooLarge           would not fit its queue when dispatched
+    │   └── MessageRefused            the service does not take what its row holds
     ├── DelayedDeliveryDisabled       the toggle is off
     ├── DestinationNotFound           the queue is not there
     ├── PoisonMessage                 a queue message or row that cannot be read
@@ -18,13 +19,14 @@
         ├── AccessDenied              wrong key, or a missing role
         ├── ServiceBusy               throttled or timed out on the service's side; try again
         ├── OutcomeUnknown            the call may or may not have been applied
-        └── NotProvisioned            table or container is missing: `postdate setup`
+        ├── NotProvisioned            table or container is missing: `postdate setup`
+        └── SchedulingInterrupted     many were scheduled, and the service failed before the last
 
 What to catch: `UsageError` to show the caller their mistake, `StorageError` to try again later,
 `PostdateError` for all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 _SHOWN_CHARACTERS = 80
@@ -86,6 +88,10 @@ class MessageTooLarge(UsageError):
     """The message would not fit its queue when dispatched, and no claim check may help."""
 
 
+class MessageRefused(UsageError):
+    """The service does not take what the message's row holds; no repeat will help."""
+
+
 class DelayedDeliveryDisabled(PostdateError):
     """Delayed delivery is switched off by `POSTDATE_DISABLE_DELAYED_DELIVERY`."""
 
@@ -138,3 +144,30 @@ class OutcomeUnknown(StorageError):
 
 class NotProvisioned(StorageError):
     """The delays table or its container is missing. `postdate setup` creates both."""
+
+
+class SchedulingInterrupted(StorageError):
+    """The service failed while many messages were scheduled; its error is the cause.
+
+    What has a handle is durable and stays. What failed with a `StorageError`, and what was not tried, has to
+    be scheduled again: with the same `message_id` and `at` that is harmless, whatever became of it.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        index: int,
+        handles: Sequence[str | None] = (),
+        failures: Mapping[int, PostdateError] | None = None,
+    ) -> None:
+        super().__init__(f"scheduling stopped at message {index}: {reason}")
+        self.reason = reason
+        #: The first message that may not be durable; all before it are, or were refused.
+        self.index = index
+        #: From `schedule_many`: a handle for each that is durable, None for others that were read; in order.
+        self.handles = list(handles)
+        #: From `schedule_many`, by index: why there is no handle.
+        self.failures = dict(failures or {})
+
+    def __reduce__(self) -> tuple[type["SchedulingInterrupted"], tuple[object, ...]]:
+        return type(self), (self.reason, self.index, self.handles, self.failures)

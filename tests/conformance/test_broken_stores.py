@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 
 from postdate.backends.memory import MemoryAccount, MemoryBackend
+from postdate.errors import MessageTooLarge
+from postdate.model.limits import BINARY_PROPERTY_BYTES
 from postdate.ports import AddResult
 from postdate.testing.clock import VirtualClock
 from postdate.testing.conformance import (
@@ -30,6 +32,15 @@ class InsertsAgain(Wrapper):
 
     async def add(self, messages):
         return [AddResult(r.key, r.etag, created=True) for r in await self.good.add(messages)]
+
+
+class RefusesAllForOne(Wrapper):
+    """Lets one row that can't be stored keep the others out, as a transaction does by itself."""
+
+    async def add(self, messages):
+        if any(len(message.message.body) > BINARY_PROPERTY_BYTES for message in messages):
+            raise MessageTooLarge("too large")
+        return await self.good.add(messages)
 
 
 class StopsAtTheFirstPage(Wrapper):
@@ -143,6 +154,7 @@ async def test_the_good_store_fails_nothing():
     ("kind", "guard"),
     [
         (InsertsAgain, "test_the_same_message_twice_is_one_row_the_first"),
+        (RefusesAllForOne, "test_a_row_that_the_store_cannot_hold_keeps_no_other_out"),
         (StopsAtTheFirstPage, "test_more_than_a_page_is_read_whole_once_and_in_order"),
         (StopsAtAnEmptyPage, "test_a_row_is_due_at_its_instant_and_not_a_microsecond_before"),
         (ForgetsTheOrder, "test_rows_come_in_due_order_across_partitions"),

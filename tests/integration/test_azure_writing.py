@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from azure_cases import DUE, HOUR, SECOND, Rig, delayed, ids, rig_for
 
+from postdate.backends.azure_storage.delayed_table import TRANSACTIONS
 from postdate.backends.azure_storage.rows import (
     TRANSACTION_BYTES,
     check_transaction,
@@ -15,6 +16,7 @@ from postdate.backends.azure_storage.rows import (
     wire_bytes,
 )
 from postdate.errors import (
+    MessageRefused,
     MessageTooLarge,
     NotProvisioned,
     OutcomeUnknown,
@@ -23,7 +25,7 @@ from postdate.errors import (
 )
 from postdate.model.delayed import DelayedRow
 from postdate.model.keys import RowKey
-from postdate.ports import LeaseLost, removed_before
+from postdate.ports import AddResult, LeaseLost, added_before, removed_before
 
 
 @pytest.fixture
@@ -112,6 +114,55 @@ async def test_large_bodies_are_split_by_bytes_into_transactions_that_the_servic
 async def test_a_body_that_no_row_holds_is_refused_as_too_large(rig):
     with pytest.raises(MessageTooLarge, match="PropertyValueTooLarge"):
         await rig.backend.store.add([delayed(body=b"x" * 65_540)])
+
+
+@pytest.mark.parametrize("position", [0, 57, 99])
+async def test_a_row_that_the_service_refuses_keeps_none_of_the_99_others(rig, position):
+    messages = [delayed(n, DUE + n * SECOND) for n in range(100)]
+    messages[position] = delayed(position, messages[position].due_at, body=b"x" * 65_540)
+    with pytest.raises(MessageTooLarge, match="PropertyValueTooLarge") as caught:
+        await rig.backend.store.add(messages)
+    outcomes = added_before(caught.value, 100)
+    assert [n for n, o in enumerate(outcomes) if not isinstance(o, AddResult)] == [position]
+    assert len(await rig.rows()) == 99
+    assert rig.faults.count("table.batch_insert") == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [("InvalidInput", MessageRefused), ("EntityTooLarge", MessageTooLarge)]
+)
+async def test_a_transaction_refused_for_no_row_by_name_goes_row_by_row(rig, code, error):
+    rig.faults.on("table.batch_insert").respond(400, code)
+    rig.faults.on("table.insert", nth=2).respond(400, code)
+    with pytest.raises(error, match=code) as caught:
+        await rig.backend.store.add([delayed(n) for n in range(4)])
+    outcomes = added_before(caught.value, 4)
+    assert [isinstance(o, AddResult) for o in outcomes] == [True, False, True, True]
+    assert len(await rig.rows()) == 3
+
+
+async def test_an_error_in_one_partition_tells_what_was_added_in_the_others(rig):
+    messages = [delayed(n, DUE + n % 3 * HOUR) for n in range(6)]
+    second = messages[1].key.partition.encode()
+    rig.faults.on("table.batch_insert", when=lambda call: second in call.body, times=9).respond(
+        503, "ServerBusy"
+    )
+    with pytest.raises(ServiceBusy) as caught:
+        await rig.backend.store.add(messages)
+    outcomes = added_before(caught.value, 6)
+    assert [isinstance(o, AddResult) for o in outcomes] == [True, False, True] * 2
+    assert len(await rig.rows()) == 4
+
+
+async def test_a_service_that_gives_no_answer_is_not_asked_for_the_rest(rig):
+    messages = [delayed(n, DUE + n * HOUR) for n in range(40)]
+    rig.faults.on("table.insert", times=999).refuse_connection()
+    with pytest.raises(StorageUnreachable) as caught:
+        await rig.backend.store.add(messages)
+    outcomes = added_before(caught.value, 40)
+    untried = sum(outcome is None for outcome in outcomes)
+    assert untried >= 40 - TRANSACTIONS
+    assert all(isinstance(outcome, StorageUnreachable) for outcome in outcomes if outcome is not None)
 
 
 async def test_quotes_in_keys_and_filters_are_text(rig):

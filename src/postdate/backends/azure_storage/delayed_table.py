@@ -4,11 +4,10 @@ Writes are entity-group transactions, all or nothing. Where an answer is lost, a
 its key is deterministic; a delete is looked into, since a repeat could not tell who removed the row.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from azure.core import MatchConditions
 from azure.data.tables import UpdateMode
@@ -19,6 +18,7 @@ from postdate.backends.azure_storage.failures import (
     failing_index,
     outcome_unknown,
     refusal,
+    refused_row,
 )
 from postdate.backends.azure_storage.rows import (
     Entity,
@@ -30,11 +30,20 @@ from postdate.backends.azure_storage.rows import (
 )
 from postdate.backends.azure_storage.table_queries import KEYS, TableQueries
 from postdate.backends.azure_storage.transport import calling
-from postdate.errors import OutcomeUnknown, PostdateError, ServiceBusy
+from postdate.concurrency import for_each
+from postdate.errors import (
+    MessageRefused,
+    OutcomeUnknown,
+    PostdateError,
+    ServiceBusy,
+    StorageUnreachable,
+    UsageError,
+)
+from postdate.model.added import AddOutcome
 from postdate.model.delayed import DelayedMessage, Row, UnreadableRow
 from postdate.model.keys import RowKey
 from postdate.model.rowcodec import FAILURE_COUNT, NEXT_ATTEMPT_TIME
-from postdate.ports import AddResult, Guard, note_removed
+from postdate.ports import AddResult, Guard, all_added, note_removed
 
 #: Transactions under way at once in one call.
 TRANSACTIONS = 8
@@ -44,8 +53,6 @@ LOOKUPS = 16
 ROUNDS = 10
 
 _ONCE: dict[str, Any] = {"retry_total": 0}
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class _Insert(NamedTuple):
@@ -78,44 +85,79 @@ class DelayedTable(TableQueries):
         `created=False` can also be our own row: an answer was lost, the repeat found what the first try
         had written. Which of the two it was can't be told.
         """
-        unique = {message.key: message for message in reversed(messages)}
-        entities = ((key, entity_of(message)) for key, message in reversed(unique.items()))
-        written = [(key, _Insert(entity, json_of(entity))) for key, entity in entities]
-        results: dict[RowKey, AddResult] = {}
-        sized = ((item, item[0].partition, wire_bytes(item[1].json)) for item in written)
-        await _each(chunks(sized), TRANSACTIONS, lambda chunk: self._insert(chunk, results))
+        keys = [message.key for message in messages]
+        unique: dict[RowKey, DelayedMessage] = {}
+        for key, message in zip(keys, messages, strict=True):
+            unique.setdefault(key, message)
+        outcomes: dict[RowKey, AddOutcome] = {}
+        silent = False
+
+        async def insert(chunk: list[tuple[RowKey, _Insert]]) -> None:
+            nonlocal silent
+            if silent:
+                return
+            try:
+                await self._insert(chunk, outcomes)
+            except PostdateError as error:
+                # Each of the others would wait as long for an answer.
+                silent = isinstance(error, StorageUnreachable | OutcomeUnknown)
+                for key, _ in chunk:
+                    outcomes.setdefault(key, error)
+
+        await for_each(chunks(_written(unique)), TRANSACTIONS, insert)
         told: set[RowKey] = set()
         answers = []
-        for message in messages:
-            result = results[message.key]
-            # Only the first of the same message made the row.
-            answers.append(replace(result, created=False) if result.key in told else result)
-            told.add(result.key)
-        return answers
+        for key in keys:
+            outcome = outcomes.get(key)
+            if isinstance(outcome, AddResult) and key in told:
+                outcome = replace(outcome, created=False)  # only the first of the same message made the row
+            answers.append(outcome)
+            told.add(key)
+        return all_added(answers)
 
-    async def _insert(self, chunk: list[tuple[RowKey, _Insert]], results: dict[RowKey, AddResult]) -> None:
+    async def _insert(self, chunk: list[tuple[RowKey, _Insert]], outcomes: dict[RowKey, AddOutcome]) -> None:
+        """Insert rows of one partition; what became of each goes to `outcomes`."""
         pending, conflicts, repeated = dict(chunk), 0, False
         while pending:
+            keys = list(pending)
             try:
                 etags = await self._submit_inserts(pending)
             except CALL_ERRORS as error:
                 if outcome_unknown(error) and not repeated:
                     repeated = True
                     continue
+                if await self._left_out(error, pending, outcomes):
+                    continue
                 if refusal(error) is not Refusal.EXISTS:
                     raise self._translated(error, "adding rows to") from error
                 conflicts += 1
                 # One conflict is somebody's second schedule of one message. Two are a repeat of the whole.
-                keys = list(pending)
                 suspects = keys if conflicts > 1 else [keys[failing_index(error)]]
                 for key, etag in (await self._etags(suspects)).items():
-                    results[key] = AddResult(key, etag, created=False)
+                    outcomes[key] = AddResult(key, etag, created=False)
                     del pending[key]
                 self._check_rounds(conflicts, error)
             else:
                 for key, etag in zip(pending, etags, strict=True):
-                    results[key] = AddResult(key, etag, created=True)
+                    outcomes[key] = AddResult(key, etag, created=True)
                 return
+
+    async def _left_out(
+        self, error: BaseException, pending: dict[RowKey, _Insert], outcomes: dict[RowKey, AddOutcome]
+    ) -> bool:
+        """Take out of `pending` what the service refuses for what it holds; False: it failed otherwise."""
+        refused = refused_row(error, len(pending))
+        if refused is None:
+            return False
+        if refused < 0:
+            for row in pending.items():
+                await self._insert([row], outcomes)
+            pending.clear()
+        else:
+            key = list(pending)[refused]
+            outcomes[key] = self._refused(error)
+            del pending[key]
+        return True
 
     async def _submit_inserts(self, rows: dict[RowKey, _Insert]) -> list[str]:
         """Insert all rows or none; their etags."""
@@ -144,7 +186,7 @@ class DelayedTable(TableQueries):
 
         sized = ((rows[i], key.partition, wire_bytes()) for key, i in positions.items())
         try:
-            await _each(chunks(sized), TRANSACTIONS, delete)
+            await for_each(chunks(sized), TRANSACTIONS, delete)
         except Exception as error:
             note_removed(error, answers)
             raise
@@ -244,12 +286,19 @@ class DelayedTable(TableQueries):
                 if refusal(error) is not Refusal.GONE:
                     raise self._translated(error, "reading a row of", changes=False) from error
 
-        await _each(keys, LOOKUPS, look)
+        await for_each(keys, LOOKUPS, look)
         return found
 
     async def _unchanged(self, rows: dict[RowKey, str]) -> set[RowKey]:
         """Which of the rows are there with the etag given."""
         return {key for key, etag in (await self._etags(rows)).items() if rows[key] == etag}
+
+    def _refused(self, error: BaseException) -> PostdateError:
+        told = self._translated(error, "adding a row to")
+        if not isinstance(told, UsageError):
+            told = MessageRefused(str(told))
+        told.__cause__ = error
+        return told
 
     def _unsure(self) -> PostdateError:
         return OutcomeUnknown(
@@ -269,15 +318,9 @@ def _attempts(row: Row) -> tuple[int, datetime | None]:
     return part.failure_count, part.next_attempt_at
 
 
-async def _each(items: Iterable[Item], at_once: int, work: Callable[[Item], Awaitable[Result]]) -> None:
-    """Work on all items, some at once. All are tried; then the first error is raised."""
-    slots = asyncio.Semaphore(at_once)
-
-    async def one(item: Item) -> None:
-        async with slots:
-            await work(item)
-
-    outcomes = await asyncio.gather(*(one(item) for item in items), return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
+def _written(messages: Mapping[RowKey, DelayedMessage]) -> Iterator[tuple[tuple[RowKey, _Insert], str, int]]:
+    """The messages as `chunks` takes them, each encoded when its turn comes."""
+    for key, message in messages.items():
+        entity = entity_of(message)
+        row = _Insert(entity, json_of(entity))
+        yield (key, row), key.partition, wire_bytes(row.json)

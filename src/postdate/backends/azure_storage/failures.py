@@ -6,6 +6,7 @@ there already": 409 is also what a table that is being deleted answers (fact 11)
 
 import http.client
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -32,6 +33,9 @@ from postdate.errors import (
     StorageUnreachable,
 )
 
+#: Begins the message of a transaction's refusal, where one operation is to blame.
+_NUMBERED = re.compile(r"(\d+):")
+
 #: What a call to a service can end in besides an answer. TimeoutError is an OSError.
 CALL_ERRORS = (AzureError, aiohttp.ClientError, OSError, http.client.HTTPException)
 
@@ -55,6 +59,8 @@ class Refusal(Enum):
     BUSY = auto()
     DENIED = auto()
     TOO_LARGE = auto()
+    #: What was sent can't be stored, whoever sends it.
+    INVALID = auto()
     OTHER = auto()
 
 
@@ -96,6 +102,13 @@ _BY_CODE = {
     "RequestBodyTooLarge": Refusal.TOO_LARGE,
     "EntityTooLarge": Refusal.TOO_LARGE,
     "PropertyValueTooLarge": Refusal.TOO_LARGE,
+    "InvalidInput": Refusal.INVALID,
+    "InvalidValueType": Refusal.INVALID,
+    "KeyValueTooLarge": Refusal.INVALID,
+    "OutOfRangeInput": Refusal.INVALID,
+    "PropertyNameInvalid": Refusal.INVALID,
+    "PropertyNameTooLong": Refusal.INVALID,
+    "TooManyProperties": Refusal.INVALID,
 }
 _BY_STATUS = {
     401: Refusal.DENIED,
@@ -143,6 +156,19 @@ def refusal(error: BaseException) -> Refusal:
 def failing_index(error: BaseException) -> int:
     """Which operation of a transaction failed; 0 where the service doesn't tell."""
     return int(getattr(error, "index", 0))
+
+
+def refused_row(error: BaseException, rows: int) -> int | None:
+    """Which of the rows of an insert the service refuses for what it holds.
+
+    None: it is not that. -1: it is, and the service doesn't tell which row it is.
+    """
+    if refusal(error) not in (Refusal.TOO_LARGE, Refusal.INVALID):
+        return None
+    if rows == 1:
+        return 0
+    named = _NUMBERED.match(getattr(error, "message", ""))
+    return int(named[1]) if named and int(named[1]) < rows else -1
 
 
 def outcome_unknown(error: BaseException) -> bool:

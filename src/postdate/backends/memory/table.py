@@ -5,12 +5,15 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from postdate.errors import NotProvisioned
+from postdate.errors import MessageTooLarge, NotProvisioned
+from postdate.model.added import AddOutcome
 from postdate.model.delayed import DelayedMessage, Row, RowValue
 from postdate.model.keys import RowKey, bound
-from postdate.model.limits import PAGE_ROWS
+from postdate.model.limits import BINARY_PROPERTY_BYTES, PAGE_ROWS, STRING_PROPERTY_UNITS
 from postdate.model.rowcodec import FAILURE_COUNT, NEXT_ATTEMPT_TIME, decode_row, encode_row
-from postdate.ports import AddResult, Guard, LeaseLost
+from postdate.ports import AddResult, Guard, LeaseLost, all_added
+
+_STRING_BYTES = 2 * STRING_PROPERTY_UNITS
 
 
 @dataclass
@@ -49,15 +52,19 @@ class MemoryTable:
     async def add(self, messages: Sequence[DelayedMessage]) -> list[AddResult]:
         """Insert what is not there."""
         slot = self._slot()
-        results = []
+        outcomes: list[AddOutcome] = []
         for message in messages:
             key = message.key
             place = (key.partition, key.row)
             created = place not in slot.rows
             if created:
-                slot.rows[place] = _Stored(encode_row(message), f"v{next(slot.versions)}")
-            results.append(AddResult(key, slot.rows[place].etag, created))
-        return results
+                properties = encode_row(message)
+                if _too_large(properties):
+                    outcomes.append(MessageTooLarge(f"a row of table {self._name!r} can't hold so much"))
+                    continue
+                slot.rows[place] = _Stored(properties, f"v{next(slot.versions)}")
+            outcomes.append(AddResult(key, slot.rows[place].etag, created))
+        return all_added(outcomes)
 
     def insert_raw(self, properties: dict[str, RowValue]) -> None:
         """Put a row as another program would, whatever it holds."""
@@ -133,6 +140,14 @@ class MemoryTable:
     def _read(self, place: tuple[str, str]) -> Row | None:
         stored = self._slot().rows.get(place)
         return None if stored is None else decode_row(stored.properties, stored.etag)
+
+
+def _too_large(properties: dict[str, RowValue]) -> bool:
+    return any(
+        (isinstance(value, bytes) and len(value) > BINARY_PROPERTY_BYTES)
+        or (isinstance(value, str) and len(value.encode("utf-16-le", "surrogatepass")) > _STRING_BYTES)
+        for value in properties.values()
+    )
 
 
 def _due(row: Row) -> datetime | None:

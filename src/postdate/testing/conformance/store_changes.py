@@ -6,8 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from postdate.errors import MessageTooLarge
 from postdate.model.delayed import DelayedRow, Row
-from postdate.ports import LeaseLost
+from postdate.model.limits import BINARY_PROPERTY_BYTES
+from postdate.ports import AddResult, LeaseLost, added_before
 from postdate.testing.conformance.store import NOON, StoreHarness, delayed, pages
 
 _LATER = NOON + timedelta(days=1)
@@ -65,6 +67,18 @@ class DelayedStoreChangesConformance:
         results = await harness.store.add([delayed(n) for n in range(100)])
         assert [n for n, r in enumerate(results) if not r.created] == [3, 50, 97]
         assert len(await _rows(harness)) == 100
+
+    async def test_a_row_that_the_store_cannot_hold_keeps_no_other_out(self, harness: StoreHarness) -> None:
+        messages = [delayed(n, NOON + (n % 2) * timedelta(hours=1)) for n in range(120)]
+        for n in (0, 7, 70):
+            messages[n] = delayed(n, messages[n].due_at, body=b"x" * (BINARY_PROPERTY_BYTES + 1))
+        with pytest.raises(MessageTooLarge) as refused:
+            await harness.store.add(messages)
+        outcomes = added_before(refused.value, len(messages))
+        assert [n for n, o in enumerate(outcomes) if not isinstance(o, AddResult)] == [0, 7, 70]
+        assert all(isinstance(outcomes[n], MessageTooLarge) for n in (0, 7, 70))
+        stored = {row.key for row in await _rows(harness)}
+        assert stored == {o.key for o in outcomes if isinstance(o, AddResult)}
 
     async def test_remove_answers_for_each_row_whether_this_call_removed_it(
         self, harness: StoreHarness
