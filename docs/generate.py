@@ -207,6 +207,8 @@ def _type(hint: Any) -> str:
         "float": "number",
         "bool": "true or false",
         "datetime": "instant",
+        "dict[str, dict[str, int]]": "numbers by name and name",
+        "tuple[str, ...]": "texts",
     }
     text = hint.__name__ if isinstance(hint, type) else str(hint).replace("datetime.datetime", "datetime")
     parts = [part.strip() for part in text.split("|")]

@@ -266,7 +266,7 @@ class RequestsCounted(Event):
 
     name = "requests_counted"
     level = logging.INFO
-    seconds: float
+    covered_s: float
     requests: int
     counts: dict[str, dict[str, int]]
     handed_over: int

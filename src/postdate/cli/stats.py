@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from postdate.cli.command import Call, command
+from postdate.cli.cost import print_expected, print_measured
 from postdate.cli.leader import leader_fields
 from postdate.cli.render import instant, relative
 from postdate.endpoint import Endpoint
@@ -58,16 +59,35 @@ class Backlog:
     prints="one object: `now` (by the storage service), `waiting`, `overdue`, `oldest_overdue_at`, "
     "`oldest_overdue_s`, `next_due_at`, `failing`, `unreadable`, `by_hour` (list of `hour`, `count`), "
     "`later`, `own_queue_count`, `error_queue_count` (approximate; null where there is no such queue), "
-    "and the keys of `leader`"
+    "and the keys of `leader`. With `--cost` or `--requests`: `prices` (what they are), `currency`, and "
+    "either `waiting`, `expected` (list of `what`, `per`, `requests`, `counts` by operation, `cost`, "
+    "`cost_per_month`, `unpriced`), or `covered_s` (of all processes together), `requests`, `handed_over`, "
+    "`cost`, `cost_per_million` (hand-overs; null without any), `unpriced` (operations without a price, left "
+    "out of the cost), `operations` (list of `operation`, `requests`, `throttled`, `cost`)"
 )
 async def stats(
     call: Call,
     hours: Annotated[int, typer.Option(min=1, max=8760, help="Hours ahead to count one by one.")] = 24,
+    cost: Annotated[bool, typer.Option("--cost", help="What requests will cost, by the settings.")] = False,
+    requests: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="What requests did cost, by the JSON log in FILE (- is stdin); may be repeated.",
+        ),
+    ] = None,
 ) -> None:
-    """Show the backlog by hour, the oldest overdue message, failing rows, and who leads.
+    """Show the backlog by hour, the oldest overdue message, failing rows, and who leads; or what it costs.
 
-    Reads every waiting row once, page by page.
+    Reads every waiting row once, page by page; with --requests it asks nothing of the storage account.
+    Prices are list prices, or those of POSTDATE_PRICES.
     """
+    if requests:
+        print_measured(call, requests)
+        return
+    if cost:
+        await print_expected(call)
+        return
     async with call.endpoint() as endpoint:
         record = await endpoint.parts.backend.lease.holder()
         backlog = await count(endpoint.upcoming(), endpoint.parts.clock.now(), hours)

@@ -41,7 +41,7 @@ class Accountant:
         named = by_operation(new)
         cost = self._prices.cost(billed(named))
         record = RequestsCounted(
-            seconds=now - self._told_at,
+            covered_s=now - self._told_at,
             requests=sum(new.values()),
             counts=named,
             handed_over=self._handed_over,

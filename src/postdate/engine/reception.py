@@ -20,7 +20,7 @@ from postdate.model.names import check_queue
 from postdate.ports import Backend, Received
 
 #: Seconds between two looks at an empty queue: they grow from the first to the second.
-_IDLE_SECONDS = (0.05, 1.0)
+IDLE_SECONDS = (0.05, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Reception:
             DestinationNotFound: the queue is not there.
         """
         check_queue(queue.partition("@")[0])
-        first, longest = _IDLE_SECONDS
+        first, longest = IDLE_SECONDS
         pause = first
         empty_since = self._clock.monotonic()
         while True:
