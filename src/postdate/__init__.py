@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from postdate.endpoint import Endpoint
     from postdate.engine.acceptance import Outgoing
+    from postdate.engine.bulk import ScheduledMany
     from postdate.engine.changes import CancelOutcome, RescheduleResult
-    from postdate.engine.intake import ScheduledMany
     from postdate.engine.lookup import ScheduledMessage
     from postdate.engine.passes import PassResult
     from postdate.engine.reception import Delivery
@@ -33,7 +33,7 @@ _HOMES = {
     "PassResult": "postdate.engine.passes",
     "PostdateError": "postdate.errors",
     "RescheduleResult": "postdate.engine.changes",
-    "ScheduledMany": "postdate.engine.intake",
+    "ScheduledMany": "postdate.engine.bulk",
     "ScheduledMessage": "postdate.engine.lookup",
     "Settings": "postdate.settings",
     "StorageError": "postdate.errors",

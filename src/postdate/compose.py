@@ -9,13 +9,15 @@ import uuid
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from postdate.clock import Clock, StorageClock, SystemClock
+from postdate.core.rest import slack_of
 from postdate.engine.acceptance import Acceptance, AcceptanceSettings
 from postdate.engine.accountant import Accountant
+from postdate.engine.bulk import BulkIntake
 from postdate.engine.changes import Changes
+from postdate.engine.destinations import Destinations
 from postdate.engine.dispatcher import Dispatcher, DispatchSettings
 from postdate.engine.elector import Elector
 from postdate.engine.gate import Gate
@@ -46,6 +48,7 @@ class Parts:
     backend: Backend
     events: Events
     intake: Intake
+    bulk: BulkIntake
     changes: Changes
     lookup: Lookup
     reception: Reception
@@ -153,7 +156,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         passes,
         PollSettings(
             lookahead=settings.lookahead,
-            slack=max(timedelta(0), settings.lookahead - takeover),
+            slack=slack_of(settings.lookahead, takeover=takeover),
             direct_limit=settings.direct_limit,
             idle_interval=settings.idle_interval,
             takeover=takeover,
@@ -173,6 +176,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
                 envelope_form=settings.envelope_form,
             )
         ),
+        Destinations(backend.sender, clock),
         IntakeSettings(
             direct_within=settings.direct_limit,
             payload_retention=settings.payload_retention,
@@ -180,6 +184,12 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         ),
         direct=direct,
         wake=poller.wake,
+    )
+    bulk = BulkIntake(
+        intake,
+        clock,
+        Gate(settings.send_concurrency, events, clock),
+        sends_at_once=settings.send_concurrency,
     )
     changes = Changes(
         backend,
@@ -208,6 +218,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         backend=backend,
         events=events,
         intake=intake,
+        bulk=bulk,
         changes=changes,
         lookup=Lookup(backend),
         reception=reception,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 from postdate.clock import Clock
 from postdate.compose import Parts, open_parts
 from postdate.engine.acceptance import Outgoing
+from postdate.engine.bulk import OnProgress, ScheduledMany, ScheduleOutcome
 from postdate.engine.changes import CancelOutcome, RescheduleResult
-from postdate.engine.intake import ScheduledMany
 from postdate.engine.lookup import ScheduledMessage
 from postdate.engine.passes import PassResult
 from postdate.engine.reception import Delivery
@@ -158,14 +158,44 @@ class Endpoint:
         outgoing = Outgoing(destination, body, delay, at, headers, message_id, expires_after)
         return await self.parts.intake.schedule(outgoing)
 
-    async def schedule_many(self, messages: Iterable[Outgoing] | AsyncIterable[Outgoing]) -> ScheduledMany:
+    async def schedule_many(
+        self, messages: Iterable[Outgoing] | AsyncIterable[Outgoing], *, progress: OnProgress | None = None
+    ) -> ScheduledMany:
         """Schedule many; a refused one is reported by its index and keeps none of the others out.
 
+        All handles are kept in memory, the messages are not: see `schedule_each`.
+
+        Args:
+            messages: read as they are needed; a plain iterable is read on the event loop.
+            progress: told after each chunk of some thousand messages how many are `accepted` and `refused`,
+                and after how many `seconds`; what it raises is logged and ignored.
+
         Raises:
-            DelayedDeliveryDisabled, StorageError: as `schedule`; what was stored before stays.
+            DelayedDeliveryDisabled: the toggle is off.
+            SchedulingInterrupted: the service failed; it tells which messages are durable.
+            Exception: what the iterable raised; the messages before are scheduled.
         """
         self._need_delayed_delivery()
-        return await self.parts.intake.schedule_many(messages)
+        return await self.parts.bulk.schedule_many(messages, progress)
+
+    def schedule_each(
+        self, messages: Iterable[Outgoing] | AsyncIterable[Outgoing]
+    ) -> AsyncIterator[ScheduleOutcome]:
+        """Schedule any number of messages; what becomes of each: its `index`, and its `handle` or `error`.
+
+        Outcomes come in the order given. Memory holds two chunks, each of at most 5,000 messages or about 8 MiB: one that is stored, and one
+        that is read meanwhile. A chunk that doesn't fill within a second is stored as it is. An outcome with
+        a handle is durable. Whoever stops asking for outcomes stops the scheduling: what was read, and not
+        told of, may or may not be scheduled.
+
+        Raises:
+            DelayedDeliveryDisabled: the toggle is off.
+            SchedulingInterrupted: the service failed, and each outcome up to there was told; go on at its
+                `index`, with the same `message_id` and `at` where a message must not be doubled.
+            Exception: what the iterable raised; the messages before are scheduled and were told.
+        """
+        self._need_delayed_delivery()
+        return self.parts.bulk.schedule_each(messages)
 
     async def send(
         self,

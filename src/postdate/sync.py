@@ -20,8 +20,8 @@ from typing import Any, Self, TypeVar
 
 from postdate.endpoint import Endpoint as AsyncEndpoint
 from postdate.engine.acceptance import Outgoing
+from postdate.engine.bulk import OnProgress, ScheduledMany, ScheduleOutcome
 from postdate.engine.changes import CancelOutcome, RescheduleResult
-from postdate.engine.intake import ScheduledMany
 from postdate.engine.lookup import ScheduledMessage
 from postdate.engine.passes import PassResult
 from postdate.engine.reception import Delivery as AsyncDelivery
@@ -160,9 +160,19 @@ class Endpoint:
             )
         )
 
-    def schedule_many(self, messages: Iterable[Outgoing]) -> ScheduledMany:
-        """Schedule many; a refused one is reported by its index."""
-        return self._loop.call(self._endpoint.schedule_many(messages))
+    def schedule_many(
+        self, messages: Iterable[Outgoing], *, progress: OnProgress | None = None
+    ) -> ScheduledMany:
+        """Schedule many; a refused one is reported by its index.
+
+        `messages` is read, and `progress` called, on the engine's thread.
+        """
+        return self._loop.call(self._endpoint.schedule_many(messages, progress=progress))
+
+    def schedule_each(self, messages: Iterable[Outgoing]) -> Iterator[ScheduleOutcome]:
+        """Schedule any number of messages, which are read on the engine's thread; what becomes of each."""
+        loop = self._loop
+        return _iterate(loop, self._endpoint.schedule_each(messages))
 
     def send(
         self,

@@ -32,7 +32,7 @@ _TERM_PLACEHOLDER = "9" * 10
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One message for `schedule_many`: the arguments of `schedule`."""
+    """One message for `schedule_many` and `schedule_each`: the arguments of `schedule`."""
 
     destination: str
     body: Any

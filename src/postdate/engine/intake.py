@@ -5,40 +5,29 @@ other becomes a row. Either way it is durable when `schedule` returns.
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 
 from postdate.clock import Clock
-from postdate.engine.acceptance import Acceptance, Accepted, Outgoing
+from postdate.concurrency import for_each
+from postdate.engine.acceptance import Acceptance, Accepted, Outgoing, Parsed
+from postdate.engine.destinations import Destinations
 from postdate.engine.handover import HandOverTo, know_the_time
-from postdate.errors import DestinationNotFound, PostdateError, UsageError
+from postdate.errors import PostdateError, StorageError
 from postdate.events import Events, Scheduled
+from postdate.model.added import AddOutcome
 from postdate.model.delayed import DelayedMessage
-from postdate.model.handles import Handle, QueueHandle, RowHandle, format_handle
+from postdate.model.handles import QueueHandle, RowHandle, format_handle
 from postdate.model.keys import identity
-from postdate.model.names import destination as parse_destination
-from postdate.ports import Backend
+from postdate.ports import AddResult, Backend, added_before
 
-#: A queue that was seen is not asked for again for so long. "Not there" is never remembered.
-_SEEN_SECONDS = 60.0
 #: Short-delay messages whose (id, destination, due time) is remembered, so that a repeat is one message.
 _REMEMBERED = 10_000
-#: Messages validated and stored together by `schedule_many`.
-_CHUNK = 500
+#: Large bodies stored at once.
+_PARKED_AT_ONCE = 8
 #: Message id and destination, and the due time.
-_Place = tuple[str, datetime]
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduledMany:
-    """What became of many messages: a handle for each that was accepted, an error for each that was not."""
-
-    #: In the order given; None where the message was refused.
-    handles: list[str | None] = field(default_factory=list)
-    #: By index: why a message was refused. The others are durable.
-    failures: dict[int, PostdateError] = field(default_factory=dict)
+Place = tuple[str, datetime]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +44,14 @@ class DirectHandles:
     """Short-delay messages that this process put into queues, until they are cancelled or moved."""
 
     def __init__(self) -> None:
-        self._handles: OrderedDict[_Place, QueueHandle] = OrderedDict()
-        self._places: dict[str, _Place] = {}
+        self._handles: OrderedDict[Place, QueueHandle] = OrderedDict()
+        self._places: dict[str, Place] = {}
 
-    def of(self, place: _Place) -> QueueHandle | None:
+    def of(self, place: Place) -> QueueHandle | None:
         """The handle of a message, if it is remembered."""
         return self._handles.get(place)
 
-    def remember(self, place: _Place, handle: QueueHandle) -> None:
+    def remember(self, place: Place, handle: QueueHandle) -> None:
         """Keep it in mind; the oldest is forgotten."""
         self._handles[place] = handle
         self._places[handle.native_id] = place
@@ -87,6 +76,7 @@ class Intake:
         events: Events,
         hand_over: HandOverTo,
         acceptance: Acceptance,
+        destinations: Destinations,
         settings: IntakeSettings,
         direct: "DirectHandles",
         wake: Callable[[datetime], None],
@@ -94,11 +84,11 @@ class Intake:
         self._backend = backend
         self._hand_over = hand_over
         self._acceptance = acceptance
+        self._destinations = destinations
         self._clock = clock
         self._events = events
         self._settings = settings
         self._wake = wake
-        self._seen: dict[str, float] = {}
         self._direct = direct
 
     async def schedule(self, outgoing: Outgoing) -> str:
@@ -110,38 +100,13 @@ class Intake:
             StorageError: it may not be durable; the same call again, with the same `message_id` and `at`,
                 is harmless.
         """
-        checked = await self._accept(outgoing)
-        remaining = checked.delayed.due_at - self._clock.now()
-        if remaining <= self._settings.direct_within:
-            return format_handle(await self._direct_or_row(checked))
-        return (await self._store([checked]))[0]
-
-    async def schedule_many(self, messages: Iterable[Outgoing] | AsyncIterable[Outgoing]) -> ScheduledMany:
-        """Accept many; a refused one is reported by its index, and keeps none of the others out.
-
-        Raises:
-            StorageError: the service failed; what was stored before stays.
-        """
-        result = ScheduledMany()
-        chunk: list[tuple[int, Accepted]] = []
-        index = -1
-        async for outgoing in _iterate(messages):
-            index += 1
-            result.handles.append(None)
-            try:
-                checked = await self._accept(outgoing)
-                if checked.delayed.due_at - self._clock.now() <= self._settings.direct_within:
-                    result.handles[index] = format_handle(await self._direct_or_row(checked))
-                    continue
-            except (UsageError, DestinationNotFound) as error:
-                result.failures[index] = error
-                continue
-            chunk.append((index, checked))
-            if len(chunk) >= _CHUNK:
-                await self._store_chunk(chunk, result)
-                chunk = []
-        await self._store_chunk(chunk, result)
-        return result
+        accepted = await self._accept(outgoing)
+        if self.is_short(accepted, self._clock.now()):
+            return await self.send_short(accepted)
+        (handle,) = await self.store([accepted])
+        if isinstance(handle, PostdateError):
+            raise handle
+        return handle
 
     async def send_now(self, outgoing: Outgoing) -> str:
         """Put a message on its destination at once; its message id."""
@@ -149,48 +114,53 @@ class Intake:
         await self._hand_to_queue(checked)
         return checked.delayed.message.message_id
 
-    async def check_destination(self, destination: str) -> None:
-        """Refuse a destination whose queue is not there, with near names that are.
-
-        Raises:
-            DestinationNotFound: it is not there now.
-        """
-        now = self._clock.monotonic()
-        if now < self._seen.get(destination, 0.0):
-            return
-        if await self._backend.sender.exists(destination):
-            self._seen[destination] = now + _SEEN_SECONDS
-            return
-        address = parse_destination(destination)
-        names = await self._backend.sender.names(address.alias)
-        near = get_close_matches(address.queue, names, n=3, cutoff=0.5)
-        raise DestinationNotFound(destination, [f"{n}@{address.alias}" if address.alias else n for n in near])
-
     async def _accept(self, outgoing: Outgoing, *, delayed: bool = True) -> Accepted:
         parsed = self._acceptance.check(outgoing, self._clock, delayed=delayed)
         if self._settings.check_destinations:
-            await self.check_destination(outgoing.destination)
+            await self._destinations.check(outgoing.destination)
+        return await self._timed(parsed, delayed=delayed)
+
+    async def accept_unasked(self, outgoing: Outgoing) -> Accepted:
+        """Every check but that of the destination, for which `missing` can ask for many at once.
+
+        Raises:
+            UsageError: something about the message is wrong.
+            StorageError: the service did not tell its time.
+        """
+        return await self._timed(self._acceptance.check(outgoing, self._clock, delayed=True), delayed=True)
+
+    async def _timed(self, parsed: Parsed, *, delayed: bool) -> Accepted:
         if delayed:
             await know_the_time(self._clock, self._backend)
         # Only now: a delay counts by the service's clock, which the first answer tells.
         return self._acceptance.accept(parsed, self._clock, delayed=delayed)
 
+    async def missing(self, messages: Iterable[Accepted]) -> dict[str, PostdateError]:
+        """Destinations of the messages that can't be used, each with its reason."""
+        if not self._settings.check_destinations:
+            return {}
+        return await self._destinations.refused({message.delayed.destination for message in messages})
+
+    def is_short(self, accepted: Accepted, now: datetime) -> bool:
+        """Whether it goes straight to its queue: the one place that decides it."""
+        return accepted.delayed.due_at - now <= self._settings.direct_within
+
     # --- making it durable ------------------------------------------------------------------------
 
-    async def _direct_or_row(self, checked: Accepted) -> Handle:
-        """Hand a short delay to its queue, unless the same message already waits or went."""
-        delayed = checked.delayed
-        place = (identity(delayed.message.message_id, delayed.destination), delayed.due_at)
-        if checked.named:
+    async def send_short(self, accepted: Accepted) -> str:
+        """Hand a short delay to its queue, unless the same message already waits or went; its handle."""
+        delayed = accepted.delayed
+        place = place_of(delayed)
+        if accepted.named:
             known = self._direct.of(place)
             if known is not None:
-                return known
+                return format_handle(known)
             if await self._backend.store.get(delayed.key) is not None:
-                return RowHandle(delayed.key)
-        handle = await self._hand_to_queue(checked)
-        if checked.named:
+                return format_handle(RowHandle(delayed.key))
+        handle = await self._hand_to_queue(accepted)
+        if accepted.named:
             self._direct.remember(place, handle)
-        return handle
+        return format_handle(handle)
 
     async def _hand_to_queue(self, checked: Accepted) -> QueueHandle:
         delayed = checked.delayed
@@ -205,21 +175,42 @@ class Intake:
             delayed.payload_ref,
         )
 
-    async def _store(self, batch: Sequence[Accepted]) -> list[str]:
-        for checked in batch:
-            await self._park(checked)
-        results = await self._backend.store.add([checked.delayed for checked in batch])
-        for checked in batch:
-            self._tell(checked.delayed, "row")
-        self._wake(min(checked.delayed.due_at for checked in batch))
-        return [format_handle(RowHandle(result.key)) for result in results]
+    async def store(self, batch: Sequence[Accepted]) -> list[str | PostdateError]:
+        """Make rows of messages; for each its handle, or why it has none."""
+        answers: dict[int, str | PostdateError] = {}
 
-    async def _store_chunk(self, chunk: list[tuple[int, Accepted]], result: ScheduledMany) -> None:
-        if not chunk:
-            return
-        handles = await self._store([checked for _, checked in chunk])
-        for (index, _), handle in zip(chunk, handles, strict=True):
-            result.handles[index] = handle
+        async def park(position: int) -> None:
+            try:
+                await self._park(batch[position])
+            except PostdateError as error:
+                answers[position] = error
+
+        large = (n for n, accepted in enumerate(batch) if accepted.payload is not None)
+        await for_each(large, _PARKED_AT_ONCE, park)
+        rest = [n for n in range(len(batch)) if n not in answers]
+        answers.update(zip(rest, await self._add([batch[n].delayed for n in rest]), strict=True))
+        return [answers[n] for n in range(len(batch))]
+
+    async def _add(self, messages: Sequence[DelayedMessage]) -> list[str | PostdateError]:
+        outcomes: Sequence[AddOutcome]
+        failure: PostdateError | None = None
+        try:
+            outcomes = await self._backend.store.add(messages)
+        except PostdateError as error:
+            failure = error
+            outcomes = added_before(error, len(messages))
+        handles: list[str | PostdateError] = []
+        stored: list[datetime] = []
+        for delayed, outcome in zip(messages, outcomes, strict=True):
+            if isinstance(outcome, AddResult):
+                self._tell(delayed, "row")
+                stored.append(delayed.due_at)
+                handles.append(format_handle(RowHandle(outcome.key)))
+            else:
+                handles.append(outcome or StorageError(f"not tried any more: {failure}"))
+        if stored:
+            self._wake(min(stored))
+        return handles
 
     async def _park(self, checked: Accepted) -> None:
         """Store the large body before anything refers to it."""
@@ -235,10 +226,6 @@ class Intake:
         self._events.emit(Scheduled(delayed.message.message_id, delayed.destination, delayed.due_at, path))
 
 
-async def _iterate(messages: Iterable[Outgoing] | AsyncIterable[Outgoing]) -> AsyncIterator[Outgoing]:
-    if isinstance(messages, AsyncIterable):
-        async for outgoing in messages:
-            yield outgoing
-    else:
-        for outgoing in messages:
-            yield outgoing
+def place_of(delayed: DelayedMessage) -> Place:
+    """What makes two messages the same one."""
+    return identity(delayed.message.message_id, delayed.destination), delayed.due_at
