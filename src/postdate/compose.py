@@ -36,6 +36,7 @@ from postdate.settings import BackendName, Guarantee, LargeBodies, Settings, loa
 from postdate.telemetry import Metrics
 
 if TYPE_CHECKING:
+    from postdate.backends.azure_storage.clients import WrapTransport
     from postdate.backends.memory import MemoryAccount
 
 
@@ -65,6 +66,7 @@ async def open_parts(
     clock: Clock | None = None,
     observers: Iterable[Observer] = (),
     memory: "MemoryAccount | None" = None,
+    wrap_transport: "WrapTransport | None" = None,
 ) -> AsyncIterator[Parts]:
     """Open the backend that the settings name, and everything on top of it.
 
@@ -73,6 +75,7 @@ async def open_parts(
         clock: the local clock; default: the system's. Tests bring a virtual one.
         observers: told of every event, beside the log.
         memory: the account to use with the memory backend, to share it between endpoints.
+        wrap_transport: puts something between us and the storage account's network, to watch it.
 
     Raises:
         ConfigurationError: no storage account is configured, or the settings contradict each other.
@@ -92,7 +95,7 @@ async def open_parts(
         from postdate.backends.azure_storage.backend import open_backend  # noqa: PLC0415 - late
 
         judge = storage_clock = StorageClock(local)
-        backend = await open_backend(settings, storage_clock)
+        backend = await open_backend(settings, storage_clock, wrap_transport=wrap_transport)
     try:
         parts = put_together(settings, backend, judge, events)
         with metrics.watching(judge, backend.requests):

@@ -20,6 +20,7 @@ from postdate.events import Observer
 from postdate.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from postdate.backends.azure_storage.clients import WrapTransport
     from postdate.backends.memory import MemoryAccount
 
 
@@ -39,6 +40,7 @@ class Endpoint:
         clock: Clock | None = None,
         observers: Iterable[Observer] = (),
         memory: "MemoryAccount | None" = None,
+        wrap_transport: "WrapTransport | None" = None,
         **settings: Any,
     ) -> None:
         """Nothing is opened yet.
@@ -48,6 +50,8 @@ class Endpoint:
             clock: the local clock, for tests.
             observers: callables that are told every event (`postdate.events`).
             memory: with `backend="memory"`, the account to share with other endpoints.
+            wrap_transport: with a storage account, what to put around the transport of each of its services
+                (azure-core's `AsyncHttpTransport`), to watch requests.
             settings: single settings by name, which win over environment and file.
 
         Raises:
@@ -64,6 +68,7 @@ class Endpoint:
         self._clock = clock
         self._observers = tuple(observers)
         self._memory = memory
+        self._wrap_transport = wrap_transport
         self._stack: AsyncExitStack | None = None
         self._parts: Parts | None = None
 
@@ -88,7 +93,13 @@ class Endpoint:
             raise ConfigurationError("this endpoint is open already; make a second one")
         stack = AsyncExitStack()
         self._parts = await stack.enter_async_context(
-            open_parts(self._settings, clock=self._clock, observers=self._observers, memory=self._memory)
+            open_parts(
+                self._settings,
+                clock=self._clock,
+                observers=self._observers,
+                memory=self._memory,
+                wrap_transport=self._wrap_transport,
+            )
         )
         self._stack = stack
         return self
