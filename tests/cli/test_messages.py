@@ -83,7 +83,7 @@ def test_cancelling_several_reports_each_and_fails_if_one_did(cli, orders):
 
 
 def test_what_the_leader_may_hold_is_too_late_to_cancel(cli, orders):
-    handle = schedule(cli, orders, "--delay", "40", "--lookahead", "30")["handle"]
+    handle = schedule(cli, orders, "--delay", "40", "--direct-within", "30")["handle"]
     done = cli("cancel", handle, "--lookahead", "60")
     assert (done.code, done.out.strip()) == (1, "too late")
     assert len(cli("list", "--json").objects) == 1

@@ -22,7 +22,12 @@ async def stop(*tasks):
 async def join(world, **settings):
     """One more process of the same endpoint."""
     log = EventLog()
-    values = {"endpoint": world.endpoint.settings.endpoint, "backend": "memory", "direct_within": "30s", **settings}
+    values = {
+        "endpoint": world.endpoint.settings.endpoint,
+        "backend": "memory",
+        "direct_within": "30s",
+        **settings,
+    }
     endpoint = Endpoint(load_settings(**values), clock=world.clock, observers=[log], memory=world.account)
     await endpoint.__aenter__()
     return endpoint, log

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from postdate.core.rest import REST_RENEWAL_SECONDS, longest_sleep, rest_lease
+from postdate.core.rest import REST_RENEWAL_SECONDS, longest_sleep, rest_lease, slack_of
 from postdate.model.limits import BATCH_OPERATIONS, PAGE_ROWS
 from postdate.model.requests import RequestKind, Service
 
@@ -63,7 +63,7 @@ def idle_leader(pace: Pace) -> Requests:
 
 def busy_leader(pace: Pace) -> Requests:
     """An hour of a leader while a message is due in each second; what each costs comes on top."""
-    slack = (pace.lookahead - pace.lease - pace.probe).total_seconds()
+    slack = slack_of(pace.lookahead, takeover=pace.lease + pace.probe).total_seconds()
     # Without slack it comes for each of them, and asks when the next one is due.
     looks = slack if slack >= 1.0 else 0.5
     return _per_hour(looks=looks, renewals=_renewals(pace))

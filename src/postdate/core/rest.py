@@ -15,6 +15,8 @@ REST_LEASE_SECONDS = 60
 REST_RENEWAL_SECONDS = 52.0
 #: Seconds that a new leader has for its first pass.
 _SPARE_SECONDS = 5.0
+#: Time that a leader has to hand over what it found at the last moment.
+_PASS = timedelta(seconds=2)
 #: Sleep between two looks where rows can turn up at short notice.
 WATCHFUL = timedelta(seconds=10)
 
@@ -29,6 +31,11 @@ def rest_lease(rest_until: float | None, *, now: float, probe_seconds: float) ->
     """
     takeover = REST_LEASE_SECONDS + probe_seconds + _SPARE_SECONDS
     return rest_until is not None and now + takeover <= rest_until
+
+
+def slack_of(lookahead: timedelta, *, takeover: timedelta) -> timedelta:
+    """How much later than the lookahead reaches it a message may be handed over, a crash included."""
+    return max(timedelta(0), lookahead - takeover - _PASS)
 
 
 def longest_sleep(idle_interval: timedelta, *, direct_limit: timedelta, takeover: timedelta) -> timedelta:
