@@ -194,10 +194,10 @@ class Endpoint:
     ) -> AsyncIterator[ScheduleOutcome]:
         """Schedule any number of messages; what becomes of each: its `index`, and its `handle` or `error`.
 
-        Outcomes come in the order given. Memory holds two chunks, each of at most 5,000 messages or about 8 MiB: one that is stored, and one
-        that is read meanwhile. A chunk that doesn't fill within a second is stored as it is. An outcome with
-        a handle is durable. Whoever stops asking for outcomes stops the scheduling: what was read, and not
-        told of, may or may not be scheduled.
+        Outcomes come in the order given; one with a handle is durable. Memory holds two chunks, each of at
+        most 5,000 messages or about 8 MiB: one is read while the other is stored. A chunk that doesn't fill
+        within a second is stored as it is. Whoever stops asking for outcomes stops the scheduling: what was
+        read, and not told of, may or may not be scheduled.
 
         Raises:
             DelayedDeliveryDisabled: the toggle is off.

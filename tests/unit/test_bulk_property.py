@@ -1,0 +1,96 @@
+"""Many at once leave what the same messages leave one by one, whatever they are."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from engine_cases import open_world
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest import MonkeyPatch  # noqa: PT013 - a context of its own for each example
+from unit_cases import examples
+
+from postdate import Outgoing
+from postdate.engine import read_ahead
+from postdate.errors import PostdateError
+
+#: Short and long ones, both sides of the limit of 30 s, of several hours, and none at all.
+delays = st.sampled_from([-5, 0, 1, 29, 30, 30.5, 31, 3600, 7300, "1d", "soon", float("nan"), None])
+instants = st.sampled_from(
+    [
+        None,
+        datetime(2026, 3, 1, 12, 0, 20, tzinfo=UTC),
+        datetime(2026, 3, 1, 13, 0, 20, tzinfo=UTC),
+        datetime(2026, 3, 1, 13, 0, 20),  # naive
+    ]
+)
+outgoings = st.builds(
+    Outgoing,
+    destination=st.sampled_from(["orders", "orders", "orders", "error", "order", "Orders", "orders@nobody"]),
+    body=st.sampled_from([b"x", "text", {"n": 1}, b"x" * 60_000, object()]),
+    delay=delays,
+    at=instants,
+    headers=st.sampled_from([None, {"Colour": "blue"}, {"Wrong": 1}]),
+    # Few, so that the same message turns up twice.
+    message_id=st.sampled_from(["a", "b", "c", ""]),
+    expires_after=st.sampled_from([None, None, "1h", 0]),
+)
+
+
+def left(world):
+    """What waits: rows by key, and messages of queues by id and instant."""
+    queues = {
+        name: sorted(
+            (message.message_id, stored.visible_at, stored.expires_at)
+            for message, stored in zip(world.opened(name), world.in_queue(name), strict=True)
+        )
+        for name in ("orders", "error")
+    }
+    return set(world.rows), queues, sorted(len(blobs) for blobs in world.account.payloads.values())
+
+
+async def one_by_one(messages):
+    async with open_world() as world:
+        told = []
+        for m in messages:
+            try:
+                told.append(
+                    await world.endpoint.schedule(
+                        m.destination,
+                        m.body,
+                        delay=m.delay,
+                        at=m.at,
+                        headers=m.headers,
+                        message_id=m.message_id,
+                        expires_after=m.expires_after,
+                    )
+                )
+            except PostdateError as error:
+                told.append(error)
+        return told, left(world)
+
+
+async def at_once(messages):
+    async with open_world() as world:
+        outcomes = [outcome async for outcome in world.endpoint.schedule_each(iter(messages))]
+        assert [outcome.index for outcome in outcomes] == list(range(len(messages)))
+        assert all((outcome.handle is None) != (outcome.error is None) for outcome in outcomes)
+        return [outcome.error or outcome.handle for outcome in outcomes], left(world)
+
+
+def kind(answer):
+    return type(answer) if isinstance(answer, PostdateError) else "handle"
+
+
+@given(st.lists(outgoings, max_size=25), st.integers(1, 30))
+@examples(150)
+def test_the_same_outcomes_rows_and_queue_messages_as_one_by_one(messages, chunk):
+    with MonkeyPatch.context() as patch:
+        patch.setattr(read_ahead, "CHUNK_MESSAGES", chunk)
+        told, found = asyncio.run(at_once(messages))
+    expected_told, expected = asyncio.run(one_by_one(messages))
+    assert [kind(answer) for answer in told] == [kind(answer) for answer in expected_told]
+    assert found == expected
+    # The same message twice has one handle, both ways.
+    for n, answer in enumerate(expected_told):
+        if kind(answer) == "handle":
+            assert told.index(told[n]) == expected_told.index(answer)
