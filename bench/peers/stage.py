@@ -44,6 +44,7 @@ class Stage:
         self._folder = folder
         self._stack = stack
         self._scheduler: Child | None = None
+        self._labels = itertools.count(1)
         self._probes = itertools.count(-1, -1)
 
     def now(self) -> float:
@@ -58,7 +59,7 @@ class Stage:
 
     async def start_worker(self) -> Child:
         """Start one more worker; it may need a while."""
-        folder, wiring = self._wired(f"worker-{len(self.workers) + 1}")
+        folder, wiring = self._wired(f"worker-{next(self._labels)}")
         worker = await self._stack.enter_async_context(self.contender.worker(folder, wiring))
         if self.contender.worker_schedules:
             await worker.hear(READY)
