@@ -76,8 +76,7 @@ class Remover:
 
     async def reserve(self) -> bool:
         """Wait for a place; False: there will be none in this pass, so send nothing more."""
-        if self._places.locked():
-            self._start_flush()
+        self._flush_if_stuck()
         await self._places.acquire()
         if self.full:
             self._places.release()  # tells the next one that waits
@@ -91,15 +90,24 @@ class Remover:
         """The message was handed over: remove its row soon."""
         self._handed_over.remember(row)
         self._waiting.append(row)
-        # Flush early when all places are taken: the next send waits for us.
-        if len(self._waiting) >= self._batch or self._places.locked():
+        if len(self._waiting) >= self._batch:
             self._start_flush()
+        else:
+            self._flush_if_stuck()
 
     async def flush(self) -> None:
         """Remove everything gathered so far."""
         self._start_flush()
         while self._flushes:
             await asyncio.gather(*self._flushes)
+
+    def _flush_if_stuck(self) -> None:
+        """Flush early when all places are taken, and no flush under way will free any.
+
+        Otherwise each row that comes meanwhile would go alone, for the price of fifty.
+        """
+        if self._places.locked() and not self._flushes:
+            self._start_flush()
 
     def _start_flush(self) -> None:
         if not self._waiting:
@@ -116,6 +124,7 @@ class Remover:
         finally:
             if not done:
                 self._stuck += len(rows)
+                self._start_flush()  # who waited for these places gets none of them
             for _ in range(len(rows) if done else int(self.full)):
                 self._places.release()
 
