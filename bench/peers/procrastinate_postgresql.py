@@ -21,7 +21,7 @@ class ProcrastinatePostgreSQL(Contender):
     notes = (
         PostgreSQL.NOTE,
         f"one worker, asyncio, concurrency {_CONCURRENCY} (default: 1), logs warnings only, else defaults",
-        "delayed jobs are found by polling, every 5 s by default",
+        "delayed jobs are found by polling, every 5 s by default: one burst meets one phase of it, by chance",
         "scheduled by batch_defer, up to 1,000 messages with the same due time in one call",
         "with the manual's periodic task that retries stalled jobs, every 10 minutes",
     )

@@ -14,6 +14,7 @@ from bench.peers.stage import stage
 from postdate.bench.figures import Figures
 from postdate.bench.scale import Scale
 from postdate.clock import SystemClock
+from postdate.errors import PostdateError
 
 Say = Callable[[str], None]
 
@@ -59,6 +60,7 @@ async def _measure(contender: Contender, scale: Scale, say: Say) -> Figures:
 
 
 def _failed(figures: Figures, what: str, error: Exception, say: Say) -> None:
-    text = " ".join(f"{what}: {type(error).__name__}: {error}".split())
+    said = str(error) if isinstance(error, PostdateError) else repr(error)
+    text = " ".join(f"{what}: {said}".split())
     figures.failures.append(text)
     say(f"{figures.name} failed: {text}")
