@@ -30,6 +30,7 @@ from postdate.cli.receive import receive
 from postdate.cli.reschedule import reschedule
 from postdate.cli.run import run
 from postdate.cli.schedule import schedule
+from postdate.cli.schedule_many import schedule_many
 from postdate.cli.send import send
 from postdate.cli.setup import setup
 from postdate.cli.show import show
@@ -64,6 +65,7 @@ COMMANDS = {
     "deliver-due": deliver_due,
     "send": send,
     "schedule": schedule,
+    "schedule-many": schedule_many,
     "list": list_messages,
     "show": show,
     "cancel": cancel,
