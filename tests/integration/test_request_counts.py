@@ -1,12 +1,15 @@
 """Each attempt that reaches the service is counted once, by what it does and how it ended; on Azurite."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from azure_cases import delayed, rig_for
 
 from postdate import Endpoint, Outgoing
+from postdate.cli.cost import pace_of
+from postdate.core import forecast
 from postdate.errors import ServiceBusy, StorageError
 from postdate.events import RequestsCounted
 from postdate.model.requests import Outcome, RequestKind, Service, by_operation
@@ -137,3 +140,45 @@ async def test_in_a_whole_life_every_request_is_known_and_priced(postdate_settin
             summed[operation] = summed.get(operation, 0) + sum(outcomes.values())
     assert summed == {name: sum(n.values()) for name, n in by_operation(in_all).items()}
     assert {kind for kind, _ in in_all} <= set(load_prices(None).meters)
+
+
+async def test_a_single_pass_and_a_large_body_cost_what_is_forecast(postdate_settings):
+    orders = f"orders-{postdate_settings.endpoint[-8:].lower()}"
+    async with Endpoint(postdate_settings) as endpoint:
+        await endpoint.setup(orders)
+        await endpoint.deliver_due()  # the first one finds no word of a leader
+    async with Endpoint(postdate_settings) as endpoint:
+        await endpoint.deliver_due()
+        assert operations(endpoint) == dict(forecast.single_pass())
+    async with Endpoint(postdate_settings) as endpoint:
+        await endpoint.send(orders, b"x" * 100_000)
+        async for delivery in endpoint.receive(orders):
+            await delivery.ack()
+            break
+        blobs = {kind: n for kind, n in operations(endpoint).items() if kind.service == Service.BLOB}
+        assert blobs == dict(forecast.large_body())
+
+
+async def test_handing_over_many_costs_what_is_forecast(postdate_settings):
+    orders, count = f"orders-{postdate_settings.endpoint[-8:].lower()}", 1000
+    async with Endpoint(postdate_settings) as endpoint:
+        await endpoint.setup(orders)
+        # All within one hour, and within the reach of one pass.
+        due_at = endpoint.parts.clock.now().replace(minute=30, second=0, microsecond=0) - timedelta(hours=1)
+        held = [replace(delayed(n, due_at), destination=orders) for n in range(count)]
+        await endpoint.parts.backend.store.add(held)
+        before = operations(endpoint)
+        assert (await endpoint.deliver_due()).handed_over == count
+        asked = {kind: n - before.get(kind, 0) for kind, n in operations(endpoint).items()}
+    expected = forecast.times(count, forecast.handed_over(pace_of(postdate_settings)))
+    assert asked[PUT] == expected[PUT]
+    # The pages end with one that is not full, and the next due time is asked for.
+    assert asked[QUERY] - expected[QUERY] <= 3
+    assert asked[forecast.BATCH] == pytest.approx(expected[forecast.BATCH], rel=0.2)
+
+
+def operations(endpoint):
+    found: dict[RequestKind, float] = {}
+    for (kind, _), count in endpoint.parts.backend.requests.counts().items():
+        found[kind] = found.get(kind, 0) + count
+    return found

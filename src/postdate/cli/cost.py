@@ -56,7 +56,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that costs requests. `per`: hour, million messages, or all of what waits."""
+    """One thing that costs requests. `per`: hour, run, million messages, or all of what waits."""
 
     what: str
     per: str
@@ -187,6 +187,7 @@ def expected(settings: Settings, waiting: int) -> list[Line]:
         Line("leader, messages in each second", _HOUR, forecast.busy_leader(pace)),
         Line("each follower", _HOUR, forecast.follower(pace)),
         Line("each consumer of an empty queue", _HOUR, forecast.idle_consumer(pace)),
+        Line("deliver-due, nothing due", "run", forecast.single_pass()),
     ]
     if settings.check_destinations:
         lines.append(Line("each destination that is scheduled to", _HOUR, forecast.checked_destination()))
@@ -195,6 +196,7 @@ def expected(settings: Settings, waiting: int) -> list[Line]:
         ("schedule_many and hand over, by rows", together),
         ("schedule straight into queues", forecast.scheduled_directly()),
         ("receive and acknowledge", forecast.received(pace)),
+        ("large bodies, on top", forecast.large_body()),
     ):
         lines.append(Line(what, "million messages", forecast.times(_MILLION, requests)))
     lines.append(Line("hand over what waits", "all", forecast.times(waiting, row)))

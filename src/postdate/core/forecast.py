@@ -29,7 +29,11 @@ DELETE_MESSAGE = RequestKind(Service.QUEUE, "delete message")
 LOOK_AT_QUEUE = RequestKind(Service.QUEUE, "get metadata")
 ACQUIRE = RequestKind(Service.BLOB, "acquire lease")
 RENEW = RequestKind(Service.BLOB, "renew lease")
+RELEASE = RequestKind(Service.BLOB, "release lease")
 LIST_BLOBS = RequestKind(Service.BLOB, "list blobs")
+GET_BLOB = RequestKind(Service.BLOB, "get blob")
+PUT_BLOB = RequestKind(Service.BLOB, "put blob")
+LOOK_AT_BLOB = RequestKind(Service.BLOB, "get properties")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,11 @@ def busy_leader(pace: Pace) -> Requests:
     return _per_hour(looks=looks, renewals=_renewals(pace))
 
 
+def single_pass() -> Requests:
+    """One `deliver_due` in a process of its own, with nothing due."""
+    return {ACQUIRE: 1.0, GET_BLOB: 1.0, PUT_BLOB: 1.0, QUERY: 2.0, LIST_BLOBS: 1.0, RELEASE: 1.0}
+
+
 def follower(pace: Pace) -> Requests:
     """An hour of a process that serves and does not lead."""
     return {ACQUIRE: _HOUR / (pace.probe.total_seconds() * _PROBE_SHARE)}
@@ -98,6 +107,11 @@ def handed_over(pace: Pace) -> Requests:
     """Handing over one of many rows."""
     removed_together = min(BATCH_OPERATIONS, max(1, pace.unremoved_limit // 2))
     return {PUT_MESSAGE: 1.0, BATCH: 1 / removed_together, QUERY: 1 / PAGE_ROWS}
+
+
+def large_body() -> Requests:
+    """A body that goes to a blob: stored, fetched, and replaced by a mark when its message is done with."""
+    return {PUT_BLOB: 2.0, GET_BLOB: 1.0, LOOK_AT_BLOB: 1.0}
 
 
 def received(pace: Pace) -> Requests:
