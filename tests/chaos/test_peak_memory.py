@@ -16,7 +16,7 @@ MEGABYTE = 1024.0
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 
 
-def peak_megabytes(pid: int) -> float:
+def peak_megabytes(pid: int | str) -> float:
     """The most memory that a process ever had resident."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     found = re.search(r"VmHWM:\s*(\d+) kB", status)
