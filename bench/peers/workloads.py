@@ -13,7 +13,7 @@ from postdate.bench.scale import Scale
 _QUIET_SECONDS = 60.0
 #: What a workload that is due one by one is scheduled ahead, and more for many.
 _AHEAD_SECONDS = 5.0
-_SCHEDULED_PER_SECOND = 100
+_SCHEDULED_PER_SECOND = 250
 _HOUR = 3600
 _FAR_SECONDS = 24 * _HOUR
 _KILLED_PER_SECOND = 50
