@@ -308,7 +308,7 @@ class Backend(Protocol):
 
     @property
     def requests(self) -> RequestCounter:
-        """Counts the attempts of requests that left; stays empty where no service is asked."""
+        """Counts requests that left, repeats too; stays empty where no service is asked."""
         ...
 
     @property
