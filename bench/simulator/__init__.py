@@ -1,0 +1,1 @@
+"""The real engine in virtual time, on an account that has the documented limits of the service."""
