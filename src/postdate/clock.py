@@ -46,6 +46,10 @@ class Clock(Protocol):
         """Wait; zero or less gives others a turn."""
         ...
 
+    async def pause(self, seconds: float) -> None:
+        """Wait for punctuality's sake: a clock that stands still may skip it."""
+        ...
+
 
 class SystemClock:
     """This machine's clock."""
@@ -74,6 +78,10 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait on the event loop."""
         await asyncio.sleep(max(0.0, seconds))
+
+    async def pause(self, seconds: float) -> None:
+        """The same as `sleep`."""
+        await self.sleep(seconds)
 
 
 class StorageClock:
@@ -108,6 +116,10 @@ class StorageClock:
     async def sleep(self, seconds: float) -> None:
         """Wait on the machine's clock."""
         await self._local.sleep(seconds)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait on the machine's clock."""
+        await self._local.pause(seconds)
 
     def observe(self, date: datetime, *, sent: float, received: float) -> None:
         """Learn from one response: its `Date`, and the monotonic seconds around the call."""

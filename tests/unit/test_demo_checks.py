@@ -177,6 +177,7 @@ def test_the_processes_get_the_settings_and_nothing_of_the_environment(monkeypat
         "POSTDATE_ENDPOINT": "postdate-demo",
         "POSTDATE_CONNECTION": "x=y",
         "POSTDATE_LOOKAHEAD": "0s",
+        "POSTDATE_DIRECT_WITHIN": "0s",
         "POSTDATE_IDLE_INTERVAL": "1s",
         "POSTDATE_NUMBER_OF_RETRIES": "3",
         "POSTDATE_RETRY_BASE": "0.5s",

@@ -89,3 +89,12 @@ async def test_stopping_does_not_wait_for_the_instant_of_a_send():
         await world.clock.advance(0)
         await running
         assert len(world.in_queue("orders")) + len(world.rows) == 1
+
+
+async def test_a_pass_that_a_test_awaits_never_waits_for_a_clock_that_stands_still():
+    async with open_world() as world:
+        for n in range(20):
+            await world.endpoint.schedule("orders", n, delay=40.37 + n / 7)
+        await world.clock.advance(20)
+        result = await world.endpoint.deliver_due()
+        assert result.handed_over == 20

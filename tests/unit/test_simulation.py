@@ -101,6 +101,8 @@ class Process:
         await self.world.clock.sleep(seconds)
         await self._turn()
 
+    pause = sleep
+
     async def _turn(self):
         """Nothing of a frozen process goes on before it thaws; nothing of a dead one ever does."""
         while (ice := self.frozen_until - self.world.clock.monotonic()) > 0:

@@ -57,7 +57,7 @@ class HandOverTo:
         if patience:
             pause = pause_before(delayed.due_at, self._clock.now(), patience)
             if pause:
-                await self._clock.sleep(pause + WAKE_SECONDS)
+                await self._clock.pause(pause + WAKE_SECONDS)
         hidden_for = hidden_seconds(delayed.due_at, self._clock.now())
         remaining = time_to_live(delayed)
         receipt = await self._sender.send(

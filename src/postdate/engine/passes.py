@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from postdate.clock import Clock, wait_for
+from postdate.clock import Clock, either
 from postdate.core.plan import HandOver, Refuse, Step, Wait, plan
 from postdate.engine.dispatcher import Dispatched, Dispatcher, Outcome
 from postdate.engine.elector import Elector
@@ -260,11 +260,10 @@ class Passes:
 
     async def _wait_until(self, instant: datetime, stop: asyncio.Event) -> None:
         """Wait for the instant of a send, at most a second; `stop` ends it, and costs punctuality only."""
-        # More than that is a clock that was set back meanwhile.
-        while 0 < (ahead := (instant - self._clock.now()).total_seconds()) <= 1:
-            # A little longer: a send a moment too soon would be hidden a whole second too long.
-            if await wait_for(stop, ahead + WAKE_SECONDS, self._clock):
-                return
+        ahead = (instant - self._clock.now()).total_seconds()
+        # More than a second is a clock that was set back meanwhile.
+        if 0 < ahead <= 1 and not stop.is_set():
+            await either(stop.wait(), self._clock.pause(ahead + WAKE_SECONDS))
 
     async def _one(self, step: HandOver | Refuse, this: _Pass, began: float) -> None:
         result: Dispatched | None = None

@@ -24,6 +24,7 @@ class VirtualClock:
         self._monotonic = 1000.0
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
+        self._advancing = 0
 
     def now(self) -> datetime:
         """The instant that was set."""
@@ -59,20 +60,29 @@ class VirtualClock:
         heapq.heappush(self._sleepers, (self._monotonic + seconds, next(self._order), future))
         await future
 
+    async def pause(self, seconds: float) -> None:
+        """Wait, if somebody lets time pass right now; who calls from a standing test would wait for ever."""
+        if self._advancing:
+            await self.sleep(seconds)
+
     async def advance(self, by: timedelta | float) -> None:
         """Let time pass: everything that is ready runs first, then each sleeper at its instant."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         target = self._monotonic + seconds
-        await settle()
-        while self._sleepers and self._sleepers[0][0] <= target:
-            at, _, future = heapq.heappop(self._sleepers)
-            if future.done():  # cancelled
-                continue
-            self._set(max(at, self._monotonic))
-            future.set_result(None)
+        self._advancing += 1
+        try:
             await settle()
-        self._set(target)
-        await settle()
+            while self._sleepers and self._sleepers[0][0] <= target:
+                at, _, future = heapq.heappop(self._sleepers)
+                if future.done():  # cancelled
+                    continue
+                self._set(max(at, self._monotonic))
+                future.set_result(None)
+                await settle()
+            self._set(target)
+            await settle()
+        finally:
+            self._advancing -= 1
 
     def _set(self, monotonic: float) -> None:
         self._now += timedelta(seconds=monotonic - self._monotonic)
