@@ -153,3 +153,11 @@ def test_the_log_of_a_process_that_served_can_be_priced(cli, orders, tmp_path):
     assert operations["queue put message"] == 1
     assert operations["blob acquire lease"] >= 1
     assert told["cost"] > 0
+
+
+@pytest.mark.parametrize(("form", "seen"), [("json", True), ("text", False)])
+def test_lines_for_people_leave_the_sums_out(orders, form, seen):
+    with process("run", "--log-format", form) as serving:
+        serving.line_with("term_began")
+        assert serving.stop(signal.SIGTERM) == 0
+    assert any("requests_counted" in line for line in serving.seen) is seen

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from postdate.cli.render import instant, plain
-from postdate.events import Event
+from postdate.events import Event, RequestsCounted
 
 _STYLES = {logging.WARNING: "yellow", logging.ERROR: "red", logging.CRITICAL: "bold red"}
 
@@ -29,7 +29,10 @@ def log_to_stderr(level: int, form: LogFormat = LogFormat.TEXT) -> None:
     for handler in list(logger.handlers):
         if isinstance(handler, _Stderr):
             logger.removeHandler(handler)
-    logger.addHandler(_Stderr(form))
+    stderr = _Stderr(form)
+    if form is LogFormat.TEXT and level > logging.DEBUG:
+        stderr.addFilter(_is_for_people)
+    logger.addHandler(stderr)
     logger.setLevel(level)
 
 
@@ -50,6 +53,11 @@ class _Stderr(logging.Handler):
             sys.stderr.flush()
         except Exception:  # noqa: BLE001 - a log that can't be written stops nobody
             self.handleError(record)
+
+
+def _is_for_people(record: logging.LogRecord) -> bool:
+    """False for sums that nobody reads by the line."""
+    return not isinstance(getattr(record, "postdate_event", None), RequestsCounted)
 
 
 def _as_text(record: logging.LogRecord) -> str:
