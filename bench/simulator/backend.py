@@ -109,6 +109,9 @@ class LimitedTable:
         self._inner = inner.store
         self._caller = caller
         self._table = table
+        #: Rows that this process deleted, and when the last of them went, in monotonic seconds.
+        self.removed = 0
+        self.removed_at = caller.clock.monotonic()
 
     def _partition(self, key: RowKey) -> str:
         place = f"{self._table}/{key.partition}"
@@ -186,6 +189,8 @@ class LimitedTable:
             )
             for (index, _), gone in zip(chunk, removed, strict=True):
                 answers[index] = gone
+            self.removed += sum(removed)
+            self.removed_at = self._caller.clock.monotonic()
 
         sized = (((i, row), self._partition(row.key), _SIZE) for i, row in enumerate(rows))
         try:

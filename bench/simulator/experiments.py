@@ -28,6 +28,8 @@ Record = dict[str, Any]
 SQUEEZE_S = (4.0, 9.0)
 SQUEEZED_REQUESTS_S = 400.0
 _MONTH_HOURS = 730
+#: Virtual seconds after which a leader that gets nowhere is no longer watched.
+TIGHT_S = 300.0
 
 
 def one_leader(setting: Setting) -> list[Record]:
@@ -122,12 +124,15 @@ def intake_beside(setting: Setting) -> list[Record]:
 def steady(setting: Setting) -> list[Record]:
     """Lateness against the rate, with as many scheduled as become due; the last: more than one leader can."""
     sizes = setting.sizes
-    runs = [*((rate, sizes.steady_s) for rate in sizes.rates), (sizes.overload, sizes.overload_s)]
+    cases = [(rate, sizes.steady_s, "the leader's hour", in_this_hour) for rate in sizes.rates]
+    cases += [
+        (sizes.overload, sizes.overload_s, "the leader's hour", in_this_hour),
+        (sizes.overload, sizes.overload_s, "over a day", over_a_day),
+    ]
     records = []
-    for rate, seconds in runs:
-        for where, due in (("the leader's hour", in_this_hour), ("over a day", over_a_day)):
-            _, figures = flow(setting, rate, seconds, due=due)
-            records.append({"rate": rate, "seconds": seconds, "rows_go_to": where, **figures.record()})
+    for rate, seconds, where, due in cases:
+        _, figures = flow(setting, rate, seconds, due=due)
+        records.append({"rate": rate, "seconds": seconds, "rows_go_to": where, **figures.record()})
     return records
 
 
@@ -144,6 +149,24 @@ def bursts(setting: Setting) -> list[Record]:
             **burst(setting, messages, ahead, queues=queues).record(),
         }
         for messages, queues, ahead in cases
+    ]
+
+
+def tight(setting: Setting) -> list[Record]:
+    """A partition that takes less than is documented, as one that the service is about to split does."""
+    return [
+        {
+            "partition_entities_s": limit,
+            "reads_count": weight,
+            **drain(
+                setting,
+                setting.limited(partition_entities_s=float(limit), read_weight=weight),
+                messages=setting.sizes.tight_messages,
+                at_most_s=TIGHT_S,
+            )[1].record(),
+        }
+        for weight in (1.0, 0.0)
+        for limit in setting.sizes.tight
     ]
 
 
@@ -194,7 +217,7 @@ def shards(setting: Setting) -> list[Record]:
     records = []
     cases: list[tuple[str, Service, tuple[int, ...], bool]] = [
         ("tables", setting.service, tuple(sizes.shards), False),
-        ("tables, with consumers", setting.service, tuple(sizes.shards), True),
+        ("tables, with consumers", setting.service, tuple(sizes.consumed_shards), True),
         ("tables with 8 buckets", setting.limited(hash_buckets=8), tuple(sizes.wide_shards), False),
     ]
     for layout, service, counts, consumers in cases:
@@ -268,6 +291,7 @@ EXPERIMENTS: dict[str, Callable[[Setting], list[Record]]] = {
     "intake_beside": intake_beside,
     "steady": steady,
     "bursts": bursts,
+    "tight": tight,
     "squeezed": squeezed,
     "shards": shards,
     "idle": idle,

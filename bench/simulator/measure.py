@@ -14,7 +14,10 @@ class Measured:
     """One run. Rates are per second of virtual time."""
 
     messages: int
+    #: Neither in a queue nor in a table.
     lost: int
+    #: Still in a table when the run was ended.
+    waiting: int
     duplicated: int
     early: int
     #: Handed over and removed, from the first hand-over to the last removal.
@@ -46,15 +49,17 @@ def measured(world: World) -> Measured:
         number = int(arrival.text)
         first[number] = min(arrival.visible_at, first.get(number, arrival.visible_at))
     late = [(visible_at - world.due_at(number)).total_seconds() for number, visible_at in first.items()]
+    held = world.held()
     lateness = Lateness.of(late, expected=len(world.planned), duplicated=len(own) - len(first))
-    began = min((a.at for a in own), default=0.0) - world.began
-    seconds = world.heard.removed_at - began
+    began = min((arrival.at for arrival in own), default=world.began)
+    seconds = max(shard.backend.store.removed_at for shard in world.shards) - began
     requests = world.requests()
     attempts = sum(sum(outcomes.values()) for outcomes in requests.values())
     refused = sum(outcomes.get(Outcome.THROTTLED.value, 0) for outcomes in requests.values())
     return Measured(
         messages=len(world.planned),
-        lost=lateness.lost,
+        lost=len(world.planned) - len(first.keys() | held),
+        waiting=len(held - first.keys()),
         duplicated=lateness.duplicated,
         early=lateness.early,
         per_s=lateness.count / seconds if seconds > 0 else 0.0,

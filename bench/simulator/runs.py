@@ -20,22 +20,26 @@ MANY = 64
 class Sizes:
     """How many messages, and which of the many cases."""
 
-    drain: int = 12_000
-    per_shard: int = 3_000
+    drain: int = 10_000
+    per_shard: int = 2_000
     shards: Sequence[int] = (1, 2, 4, 8, 16, 32)
+    #: Of these, with consumers.
+    consumed_shards: Sequence[int] = (8, 16, 32)
     #: Of the what-if with hash buckets.
     wide_shards: Sequence[int] = (1, 2, 4, 8, 16)
     steady_s: float = 24.0
-    overload_s: float = 60.0
+    overload_s: float = 45.0
     rates: Sequence[int] = (20, 50, 100, 200, 300, 600)
     overload: int = 1_000
     burst: int = 10_000
     large_burst: int = 100_000
     concurrency: Sequence[int] = (8, 16, 32, 64, 128, 256)
-    unremoved: Sequence[int] = (20, 50, 100, 200, 500, 1_000)
+    unremoved: Sequence[int] = (50, 100, 200, 500, 1_000)
     latency_factors: Sequence[float] = (0.5, 1.0, 2.0, 4.0)
     cpu_us: Sequence[int] = (150, 250, 350, 500, 700)
     intake: Sequence[int] = (0, 250, 500, 750, 1_000)
+    tight: Sequence[int] = (2_000, 1_000, 700, 500, 300)
+    tight_messages: int = 3_000
     idle_s: float = 3_600.0
 
 
@@ -44,6 +48,7 @@ QUICK = Sizes(
     drain=2_000,
     per_shard=500,
     shards=(1, 4),
+    consumed_shards=(4,),
     wide_shards=(1, 4),
     steady_s=4.0,
     overload_s=5.0,
@@ -55,6 +60,9 @@ QUICK = Sizes(
     latency_factors=(1.0, 4.0),
     cpu_us=(150, 700),
     intake=(0, 500),
+    tight=(2_000, 1_000),
+    tight_messages=1_500,
+    overload=500,
 )
 
 
@@ -87,6 +95,7 @@ def drain(
     shards: int = 1,
     queues: int = MANY,
     consumers: bool = False,
+    at_most_s: float = _AT_MOST_S,
     **settings: object,
 ) -> tuple[World, Measured, Consumers]:
     """Rows that are all due already, handed over as fast as it goes. Limits start with nothing saved up."""
@@ -105,7 +114,7 @@ def drain(
     async def play(world: World) -> None:
         await world.preload(planned)
         beside, also = ([consume.run()], lambda: consume.done) if consumers else ([], lambda: True)
-        await world.deliver(at_most_s=_AT_MOST_S, beside=beside, also=also)
+        await world.deliver(at_most_s=at_most_s, beside=beside, also=also)
 
     simulate(world, play)
     return world, measured(world), consume

@@ -16,7 +16,7 @@ from bench.simulator.account import LimitedAccount
 from bench.simulator.backend import Arrival, LimitedBackend
 from bench.simulator.limits import Service
 from postdate.compose import Parts, put_together
-from postdate.events import DispatchFailed, Event, Events, PassFailed, Removed, RemoveFailed, Throttled
+from postdate.events import DispatchFailed, Event, Events, PassFailed, RemoveFailed, Throttled
 from postdate.model.delayed import DelayedMessage
 from postdate.model.envelope import EnvelopeForm
 from postdate.model.message import Message
@@ -81,9 +81,6 @@ class Heard:
     counts: Counter[str] = field(default_factory=Counter)
     #: Seconds after the start, and how many sends may run at once from then on.
     gate: list[tuple[float, int]] = field(default_factory=list)
-    #: Rows that are gone, by the leaders' removals, and when the last of them went.
-    removed: int = 0
-    removed_at: float = 0.0
 
 
 class World:
@@ -125,9 +122,6 @@ class World:
     def _observe(self, event: Event) -> None:
         if isinstance(event, Throttled):
             self.heard.gate.append((self.now, event.concurrency))
-        if isinstance(event, Removed):
-            self.heard.removed += event.count + event.missed
-            self.heard.removed_at = self.now
         if isinstance(event, DispatchFailed | PassFailed | RemoveFailed | Throttled):
             self.heard.counts[event.name] += 1
 
@@ -202,12 +196,22 @@ class World:
 
         def done() -> bool:
             arrived = sum(len(shard.backend.arrivals) for shard in self.shards)
-            return arrived >= len(self.planned) and self.heard.removed >= len(self.planned) and also()
+            removed = sum(shard.backend.store.removed for shard in self.shards)
+            return min(arrived, removed) >= len(self.planned) and also()
 
         await self.serve_until(done, at_most_s=at_most_s)
         for other in others:
             other.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+
+    def held(self) -> set[int]:
+        """Numbers of the planned messages whose rows are in the tables."""
+        return {
+            int(body)
+            for table in self.account.memory.tables.values()
+            for row in table.rows.values()
+            if isinstance(body := row.properties["Body"], bytes) and body.isdigit()
+        }
 
     def requests(self) -> dict[str, dict[str, int]]:
         """Requests of all shards' leaders, by operation and outcome."""

@@ -19,6 +19,7 @@ TINY = Sizes(
     drain=300,
     per_shard=100,
     shards=(1, 2),
+    consumed_shards=(2,),
     wide_shards=(1,),
     steady_s=2.0,
     overload_s=2.0,
@@ -31,6 +32,8 @@ TINY = Sizes(
     latency_factors=(1.0,),
     cpu_us=(350,),
     intake=(0, 100),
+    tight=(2_000,),
+    tight_messages=300,
     idle_s=600.0,
 )
 
@@ -54,19 +57,19 @@ def test_a_flow_loses_nothing_doubles_nothing_and_is_never_early():
 
 def test_a_burst_within_the_lookahead_is_late_by_less_than_a_second():
     figures = burst(Setting(seed=2), 2_000, 30.0, queues=1)
-    assert (figures.lost, figures.early) == (0, 0)
+    assert (figures.lost, figures.waiting, figures.early) == (0, 0, 0)
     assert figures.late_max_s < 1.1
 
 
 def test_without_lookahead_a_burst_takes_the_time_that_it_takes():
     figures = burst(Setting(seed=2), 4_000, 0.0, queues=1)
-    assert (figures.lost, figures.early) == (0, 0)
+    assert (figures.lost, figures.waiting, figures.early) == (0, 0, 0)
     assert figures.late_max_s == pytest.approx(4_000 / figures.per_s, rel=0.25)
 
 
 def test_a_refusing_service_loses_nothing_and_makes_the_gate_halve():
     world, figures, _ = squeezed(seed=2)
-    assert (figures.lost, figures.early) == (0, 0)
+    assert (figures.lost, figures.waiting, figures.early) == (0, 0, 0)
     assert figures.heard["throttled"] == len(world.heard.gate) > 0
     before = 16
     for _, limit in world.heard.gate:
@@ -77,6 +80,12 @@ def test_a_refusing_service_loses_nothing_and_makes_the_gate_halve():
     assert min(limit for _, limit in world.heard.gate) < 8
 
 
+def test_what_is_left_when_a_run_is_ended_is_waiting_and_not_lost():
+    _, figures, _ = drain(Setting(seed=2), messages=3_000, at_most_s=1.0)
+    assert figures.waiting > 0
+    assert figures.lost == 0
+
+
 def test_two_shards_share_the_messages_and_hand_over_twice_as_many():
     setting = Setting(seed=2)
     one = drain(setting, messages=3_000)[1]
@@ -84,7 +93,7 @@ def test_two_shards_share_the_messages_and_hand_over_twice_as_many():
     parts = [len(shard.backend.arrivals) for shard in world.shards]
     assert sum(parts) == 6_000
     assert min(parts) > 2_800
-    assert two.lost == 0
+    assert (two.lost, two.waiting) == (0, 0)
     assert two.per_s == pytest.approx(2 * one.per_s, rel=0.15)
 
 
@@ -130,7 +139,7 @@ def test_the_program_prints_tables_and_writes_figures(tmp_path, monkeypatch, cap
     assert figures["assumed"]["client"]["per_message_s"] == pytest.approx(0.0005)
     assert figures["assumed"]["limits"]["queue_messages_s"] == 2000.0
     runs = [r for records in figures["results"].values() for r in records if "messages" in r]
-    assert {(r["lost"], r["early"]) for r in runs} == {(0, 0)}
+    assert {(r["lost"], r["waiting"], r["early"]) for r in runs} == {(0, 0, 0)}
     told = capsys.readouterr().out
     assert report.tables(figures) in told
     assert f"{len(runs)} runs" in told
