@@ -200,7 +200,9 @@ class Stage:
 async def stage_for(settings: Settings, **changes: Any) -> AsyncIterator[Stage]:
     """An endpoint with its table, lease and queues; its processes are stopped at the end."""
     endpoint = changes.get("endpoint", settings.endpoint)
-    settings = settings.model_copy(update={"error_queue": f"{endpoint}-error", **changes})
+    # Rows turn up here at shorter notice than `direct_within` has it, so no leader may rest on that.
+    update = {"error_queue": f"{endpoint}-error", "direct_within": timedelta(0), **changes}
+    settings = settings.model_copy(update=update)
     assert settings.connection is not None
     connection = settings.connection.get_secret_value()
     async with AsyncExitStack() as stack:

@@ -120,6 +120,25 @@ async def test_with_work_near_the_lease_is_a_short_one():
         await stop(running)
 
 
+async def test_work_that_nobody_expected_ends_the_long_lease_at_once():
+    async with open_world(**DEFAULTS, idle_interval="5s") as world:
+        running = asyncio.create_task(world.endpoint.run())
+        await world.clock.advance(timedelta(minutes=10))
+
+        def lasts():
+            return world.backend.lease._slot.until - world.clock.monotonic()
+
+        while lasts() < 50:
+            await world.clock.advance(1)
+        message = Message("short", {"NServiceBus.MessageId": "short"}, b"x")
+        now = world.clock.now()
+        await world.backend.store.add([DelayedMessage(message, "orders", now, now)])
+        await world.clock.advance(5.5)
+        assert len(world.in_queue("orders")) == 1
+        assert lasts() <= 15
+        await stop(running)
+
+
 async def rows_of(world):
     return [
         row async for page in world.backend.store.due(world.clock.now() + timedelta(days=1)) for row in page

@@ -28,7 +28,7 @@ deploy does not wait out a lease.
 import asyncio
 from random import Random
 
-from postdate.clock import Clock, wait_for
+from postdate.clock import Clock, either, wait_for
 from postdate.core.backoff import jittered
 from postdate.core.rest import REST_LEASE_SECONDS, REST_RENEWAL_SECONDS, rest_lease
 from postdate.core.term import Term, begin
@@ -78,6 +78,7 @@ class Elector:
         self._rest_until: float | None = None
         self._resting = False
         self._looked = asyncio.Event()
+        self._roused = asyncio.Event()
         #: Set when a fresh look at the table is wanted: it may allow us to go on resting.
         self.look_wanted = asyncio.Event()
         self._random = random or Random()
@@ -105,6 +106,8 @@ class Elector:
         self._rest_until = until
         self.look_wanted.clear()
         self._looked.set()
+        if until is None and self._resting:
+            self._roused.set()
 
     async def run(self, stop: asyncio.Event, tried: asyncio.Event | None = None) -> None:
         """Follow and lead until `stop` is set; then give the lease back.
@@ -116,7 +119,9 @@ class Elector:
                 pause = await self._beat()
                 if tried is not None:
                     tried.set()
-                await wait_for(stop, pause, self._clock)
+                # Work that nobody expected makes a long lease a short one at once.
+                await either(stop.wait(), wait_for(self._roused, pause, self._clock))
+                self._roused.clear()
         finally:
             if tried is not None:
                 tried.set()

@@ -24,7 +24,7 @@ from postdate.core.rest import WATCHFUL, longest_sleep
 from postdate.engine.elector import Elector
 from postdate.engine.passes import Passes
 from postdate.errors import PostdateError
-from postdate.events import Events, PassFailed
+from postdate.events import Events, PassFailed, PassFinished
 from postdate.ports import DelayedStore
 
 #: Shortest pause between two passes that had something left to do, so that nothing spins.
@@ -116,6 +116,7 @@ class Poller:
             next_at = None if next_due is None else next_due - self._settings.lookahead
             if next_at is None or next_at > now:
                 self._rest(next_at, looked_at, now)
+                self._events.emit(PassFinished(term, 0, 0, 0, 0, next_at))
                 return next_at
         self._elector.rest(None)
         # Where there was work, there soon is more: come back when that must be handed over, unasked.
