@@ -9,8 +9,9 @@ import psutil
 
 from postdate.bench.ground import LocalGrounds
 from postdate.bench.results import Results, Say
-from postdate.bench.run import STEPS, Bench, chosen, run_steps
+from postdate.bench.run import Bench, chosen, run_steps
 from postdate.bench.scale import FULL, QUICK
+from postdate.bench.steps import STEPS
 
 
 def main() -> int:
@@ -18,9 +19,13 @@ def main() -> int:
     arguments = _arguments()
     results = Results()
     bench = Bench(
-        LocalGrounds(_cpu_of), QUICK if arguments.quick else FULL, results, _saying(time.monotonic())
+        LocalGrounds(_cpu_of),
+        QUICK if arguments.quick else FULL,
+        results,
+        _saying(time.monotonic()),
+        _memory_of,
     )
-    asyncio.run(run_steps(bench, chosen(arguments.only)))
+    asyncio.run(run_steps(bench, chosen(STEPS, arguments.only)))
     for line in results.failed:
         print(f"failed: {line}", file=sys.stderr)
     return 1 if results.failed else 0
@@ -38,6 +43,10 @@ def _arguments() -> argparse.Namespace:
 def _cpu_of(pid: int) -> float:
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
+
+
+def _memory_of(pid: int) -> float:
+    return float(psutil.Process(pid).memory_info().rss) / (1 << 20)
 
 
 def _saying(began: float) -> Say:

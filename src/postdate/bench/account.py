@@ -18,8 +18,10 @@ from postdate.backends.azure_storage.hot_calls import HotQueues, HotTable, Refus
 from postdate.backends.azure_storage.rows import chunks, json_of, wire_bytes
 from postdate.backends.azure_storage.transport import ObservingTransport, open_session
 from postdate.bench.observe import Recorder
+from postdate.bench.workload import seconds_of
 from postdate.clock import StorageClock, SystemClock
 from postdate.concurrency import for_each
+from postdate.core.clock_offset import OffsetInterval
 from postdate.model.keys import RowKey
 from postdate.model.requests import RequestCounter, Service
 from postdate.settings import Settings
@@ -205,6 +207,16 @@ class Account:
     def _kept(self, client: Client) -> Client:
         self._clients.append(client)
         return client
+
+
+def interval_of(clock: StorageClock) -> OffsetInterval | None:
+    """What a clock knows of the service's: the offset to the machine's monotonic clock, as bounds."""
+    if clock.uncertainty is None:
+        return None
+    before = clock.monotonic()
+    low, high = (seconds_of(instant) for instant in (clock.now(), clock.latest()))
+    after = clock.monotonic()
+    return OffsetInterval(low - after, high - before, after)
 
 
 async def take_lease(container: ContainerClient, seconds: int) -> Any | None:

@@ -68,12 +68,22 @@ def learned(known: OffsetInterval | None, put: Observed) -> OffsetInterval:
     return observe(known, date=put.stamped, sent=put.sent, received=put.received)
 
 
-def judge(puts: Iterable[Observed], due: Sequence[float], known: OffsetInterval | None) -> Punctuality:
-    """How late each message was; a message that was put twice counts by its first appearance.
+@dataclass(frozen=True, slots=True)
+class Appearances:
+    """When each message of a workload could first be received."""
+
+    #: By the message's number.
+    first: dict[int, Span]
+    #: Puts beyond the first of a message.
+    duplicated: int
+    contradictions: int
+
+
+def appearances(puts: Iterable[Observed], known: OffsetInterval | None) -> Appearances:
+    """When each message could first be received.
 
     Args:
-        puts: of this workload, in any order.
-        due: due time of each message, by its number, in seconds since the epoch.
+        puts: of one workload, in any order.
         known: the service's clock before the first put; each put tells a little more.
     """
     first: dict[int, Span] = {}
@@ -88,14 +98,26 @@ def judge(puts: Iterable[Observed], due: Sequence[float], known: OffsetInterval 
         duplicated += seen is not None
         if seen is None or span.high < seen.high:
             first[put.number] = span
-    late = [span.high - due[number] for number, span in first.items()]
-    widths = sorted(span.width for span in first.values())
+    return Appearances(first, duplicated, contradictions)
+
+
+def judge(puts: Iterable[Observed], due: Sequence[float], known: OffsetInterval | None) -> Punctuality:
+    """How late each message was; a message that was put twice counts by its first appearance.
+
+    Args:
+        puts: as `appearances`.
+        due: due time of each message, by its number, in seconds since the epoch.
+        known: as `appearances`.
+    """
+    found = appearances(puts, known)
+    late = [span.high - due[number] for number, span in found.first.items()]
+    widths = sorted(span.width for span in found.first.values())
     return Punctuality(
-        lateness=Lateness.of(late, expected=len(due), duplicated=duplicated),
+        lateness=Lateness.of(late, expected=len(due), duplicated=found.duplicated),
         width_p50_s=_rank(widths, 0.50),
         width_p99_s=_rank(widths, 0.99),
-        maybe_early=sum(span.low < due[number] for number, span in first.items()),
-        contradictions=contradictions,
+        maybe_early=sum(span.low < due[number] for number, span in found.first.items()),
+        contradictions=found.contradictions,
     )
 
 

@@ -7,7 +7,7 @@ A row is picked up strictly after its due second, by the local clock, and its me
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -77,12 +77,21 @@ def idle_polls_after(seconds: float) -> int:
 class Classic:
     """One process that polls."""
 
-    def __init__(self, storage: ClassicStorage, clock: Clock, *, idle_polls: int = 0) -> None:
+    def __init__(
+        self,
+        storage: ClassicStorage,
+        clock: Clock,
+        *,
+        idle_polls: int = 0,
+        tell: Callable[[int], object] = lambda _: None,
+    ) -> None:
         """Args:
         storage: the account.
         clock: the local one; it alone decides what is due.
         idle_polls: start as if so many polls in a row had found nothing.
+        tell: hears, after each row, how many were handed over.
         """
+        self._tell = tell
         self._storage = storage
         self._clock = clock
         self._idle_polls = idle_polls
@@ -136,3 +145,4 @@ class Classic:
             self.failure = error
         else:
             self.handed_over += 1
+            self._tell(self.handed_over)

@@ -1,7 +1,6 @@
 """Draining what is due already: how fast, at what cost, and with which requests."""
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -65,7 +64,7 @@ class Meter:
     def start(self) -> None:
         """Begin anew."""
         self._counts: Counts = self._requests.counts()
-        self._server = self._server_cpu()
+        self._server = self._ground.server_cpu()
         self._began = self._clock.monotonic()
         self._cpu = time.process_time()
 
@@ -73,7 +72,7 @@ class Meter:
         """What it took to put all that the recorder saw."""
         client = time.process_time() - self._cpu
         in_all = self._clock.monotonic() - self._began
-        server = self._server_cpu() - self._server
+        server = self._ground.server_cpu() - self._server
         before = self._counts
         made = {key: count - before.get(key, 0) for key, count in self._requests.counts().items()}
         made = {key: count for key, count in made.items() if count}
@@ -88,9 +87,6 @@ class Meter:
             requests_per_message=sum(made.values()) / count,
         )
         return Drained(drain, by_operation(made), in_all, duplicated=len(instants) - count)
-
-    def _server_cpu(self) -> float:
-        return math.nan if self._ground.server_cpu is None else self._ground.server_cpu()
 
 
 class Removals:
@@ -116,8 +112,20 @@ class Removals:
             await self._reached.wait()
 
 
-async def drain_postdate(ground: Ground, settings: Settings, count: int) -> Drained:
+async def drain_postdate(
+    ground: Ground,
+    settings: Settings,
+    count: int,
+    *,
+    before: Callable[[Endpoint], Awaitable[object]] | None = None,
+) -> Drained:
     """The product, driven through its public face.
+
+    Args:
+        ground: where.
+        settings: of the endpoint.
+        count: how many.
+        before: called when the rows are there, and nothing runs yet.
 
     Raises:
         StorageError: it stopped before all was done.
@@ -127,6 +135,8 @@ async def drain_postdate(ground: Ground, settings: Settings, count: int) -> Drai
         messages = Messages(settings, SystemClock(), ground.queue).overdue(count)
         for start in range(0, count, _ADD_CHUNK):
             await endpoint.parts.backend.store.add(messages[start : start + _ADD_CHUNK])
+        if before is not None:
+            await before(endpoint)
         meter = Meter(ground, endpoint.parts.backend.requests)
         async with running(endpoint.run):
             await finished(recorder, count)
@@ -222,18 +232,18 @@ async def running(run: Callable[[asyncio.Event], Awaitable[None]]) -> Any:
         await task
 
 
-async def finished(recorder: Recorder, count: int) -> None:
+async def finished(recorder: Recorder, count: int, *, quiet_s: float = QUIET_SECONDS) -> None:
     """Wait until so many puts were answered.
 
     Raises:
-        StorageError: none came for a minute.
+        StorageError: none came for `quiet_s`.
     """
     waiting = asyncio.ensure_future(recorder.until(count))
     try:
         while not waiting.done():
             before = recorder.count
-            await asyncio.wait({waiting}, timeout=QUIET_SECONDS)
+            await asyncio.wait({waiting}, timeout=quiet_s)
             if not waiting.done() and recorder.count == before:
-                raise StorageError(f"{before} of {count} were put, and no more for {QUIET_SECONDS:.0f} s")
+                raise StorageError(f"{before} of {count} were put, and no more for {quiet_s:.0f} s")
     finally:
         waiting.cancel()

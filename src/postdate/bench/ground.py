@@ -1,6 +1,7 @@
 """Where a run happens: a storage account with nothing in it that another run left."""
 
 import asyncio
+import math
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -21,6 +22,9 @@ PREFIX = "postdatebench"
 CONSUMER = "consumer"
 _CLEAN_SECONDS = 60.0
 
+#: Processor seconds of a process, by its id.
+CpuOf = Callable[[int], float]
+
 
 @dataclass(frozen=True, slots=True)
 class Ground:
@@ -28,10 +32,17 @@ class Ground:
 
     settings: Settings
     queue: str
-    #: Processor seconds that the service has taken so far; None where that can't be told.
-    server_cpu: Callable[[], float] | None = None
+    #: The service's process; None where it is none of this machine.
+    server_pid: int | None = None
+    cpu_of: CpuOf | None = None
     #: Whether `queue@consumer` is a queue of a second account.
     consumer: bool = False
+
+    def server_cpu(self) -> float:
+        """Processor seconds that the service has taken so far; NaN where that can't be told."""
+        if self.server_pid is None or self.cpu_of is None:
+            return math.nan
+        return self.cpu_of(self.server_pid)
 
     def with_settings(self, **changes: Any) -> Settings:
         """The endpoint's settings with some changed."""
@@ -44,10 +55,6 @@ class Grounds(Protocol):
     def fresh(self, *, consumer: bool = False) -> AbstractAsyncContextManager[Ground]:
         """A ground for one run; what the run leaves is removed at the end."""
         ...
-
-
-#: Processor seconds of a process, by its id.
-CpuOf = Callable[[int], float]
 
 
 class LocalGrounds:
@@ -64,13 +71,8 @@ class LocalGrounds:
             settings = plain_settings(
                 connection=SecretStr(azurite.connection_string), aliases=aliases, **_names()
             )
-            pid, cpu_of = azurite.pid, self._cpu_of
-            ground = Ground(
-                settings,
-                f"{settings.endpoint}-in",
-                None if cpu_of is None else lambda: cpu_of(pid),
-                consumer,
-            )
+            queue = f"{settings.endpoint}-in"
+            ground = Ground(settings, queue, azurite.pid, self._cpu_of, consumer)
             async with Account(settings) as account:
                 await account.provision(ground.queue, settings.error_queue)
                 if consumer:
@@ -109,9 +111,9 @@ def plain_settings(**values: Any) -> Settings:
 
 
 def quick(settings: Settings) -> Settings:
-    """Shorter lookahead and direct delays, so that a quick run has rows without waiting minutes."""
-    short = timedelta(seconds=2)
-    return settings.model_copy(update={"lookahead": short, "direct_within": short})
+    """Shorter times, so that a quick run has rows without waiting minutes."""
+    shorter = {"lookahead": 2, "direct_within": 4, "idle_interval": 1}
+    return settings.model_copy(update={name: timedelta(seconds=seconds) for name, seconds in shorter.items()})
 
 
 def _names() -> dict[str, str]:

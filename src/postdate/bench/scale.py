@@ -26,6 +26,32 @@ class Scale:
     #: How long the rest is waited for after the kill.
     kill_wait_s: float = 60.0
 
+    # What follows is about the contenders on Azure Storage alone.
+    #: How far ahead messages are scheduled where they are rows at any distance.
+    ahead_s: float = 15.0
+    #: How far ahead a burst is scheduled so that it goes straight to its queue.
+    burst_queue_ahead_s: float = 60.0
+    #: How far ahead a trickle and a burst are scheduled so that they are rows, past any direct delay.
+    rows_ahead_s: float = 100.0
+    burst_rows_ahead_s: float = 150.0
+    #: Endpoints that are idle side by side, for how long, and the delay of the message that ends it.
+    idle_endpoints: int = 20
+    idle_quiet_s: float = 150.0
+    after_idle_delay_s: float = 100.0
+    #: Hours that an idle process is watched, and how many times as fast as others its clock runs.
+    idle_hours: int = 2
+    idle_speed: float = 30.0
+    #: Due rows at which the time of one message is compared.
+    linear: tuple[int, ...] = (1_000, 10_000, 100_000)
+    #: Waiting rows at which the memory of the engine alone is compared.
+    flat: tuple[int, int] = (10_000, 1_000_000)
+    #: Waiting rows at which that of a whole process is, in the emulator.
+    process_waiting: tuple[int, int] = (10_000, 100_000)
+    #: How well the service's clock must be known before lateness is measured.
+    clock_known_s: float = 0.005
+    #: Lookahead, direct delays and sleeps are some seconds, so that rows need no minutes of waiting.
+    short: bool = False
+
 
 FULL = Scale()
 QUICK = Scale(
@@ -38,4 +64,18 @@ QUICK = Scale(
     waiting=2_000,
     kill=100,
     kill_wait_s=10.0,
+    ahead_s=5.0,
+    burst_queue_ahead_s=4.0,
+    rows_ahead_s=6.0,
+    burst_rows_ahead_s=7.0,
+    idle_endpoints=2,
+    idle_quiet_s=2.0,
+    after_idle_delay_s=6.0,
+    idle_hours=1,
+    idle_speed=120.0,
+    linear=(200, 500),
+    flat=(1_000, 5_000),
+    process_waiting=(500, 1_000),
+    clock_known_s=0.05,
+    short=True,
 )
