@@ -156,7 +156,7 @@ class SchedulingInterrupted(StorageError):
     def __init__(
         self,
         reason: str,
-        index: int,
+        index: int = 0,
         handles: Sequence[str | None] = (),
         failures: Mapping[int, PostdateError] | None = None,
     ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import pickle
 from contextlib import aclosing
 from datetime import timedelta
 
@@ -277,6 +278,8 @@ async def test_an_interruption_tells_what_is_durable_and_where_to_go_on(small_ch
         assert error.index == 20
         assert [n for n, handle in enumerate(error.handles) if handle is None] == [4, *range(20, 30)]
         assert isinstance(error.failures[4], UsageError)
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+        assert (again.index, again.handles, list(again.failures)) == (20, error.handles, list(error.failures))
         assert all(isinstance(error.failures[n], StorageUnreachable) for n in range(20, 30))
         assert len(world.rows) == 19
         rest = await world.endpoint.schedule_many(messages[error.index :])
