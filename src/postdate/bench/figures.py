@@ -114,12 +114,15 @@ class Figures:
 
     def as_json(self) -> dict[str, Any]:
         """The figures as JSON can hold them; what is infinite becomes null."""
-        return {name: _finite(value) for name, value in asdict(self).items()}
+        return {name: finite(value) for name, value in asdict(self).items()}
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The value as JSON can hold it: numbers that are infinite, or none, become null."""
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
+        return {name: finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
