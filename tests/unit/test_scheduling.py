@@ -183,6 +183,8 @@ async def test_when_switched_off_scheduling_says_so_and_sending_works():
         ):
             with pytest.raises(DelayedDeliveryDisabled, match="POSTDATE_DISABLE_DELAYED_DELIVERY"):
                 await call()
+        with pytest.raises(DelayedDeliveryDisabled):
+            world.endpoint.schedule_each([])
         assert world.account.tables == {}
         assert world.account.leases == {}
         await world.endpoint.send("orders", "x")

@@ -1,6 +1,7 @@
 """The synchronous facade: the same endpoint without `await`."""
 
 import inspect
+import itertools
 import threading
 from datetime import timedelta
 
@@ -46,6 +47,21 @@ def test_rows_are_listed_moved_cancelled_and_delivered(endpoint):
     assert endpoint.deliver_due().led is True
     result = endpoint.schedule_many(Outgoing("orders", n, delay=60) for n in range(3))
     assert len(result.handles) == 3
+
+
+def test_many_are_told_one_by_one_and_who_stops_asking_stops_it(endpoint):
+    outcomes = list(endpoint.schedule_each(Outgoing("orders", n, delay=60) for n in range(3)))
+    assert [(o.index, o.error) for o in outcomes] == [(0, None), (1, None), (2, None)]
+    told = []
+    endpoint.schedule_many([Outgoing("orders", "x", delay=60)], progress=told.append)
+    assert [p.accepted for p in told] == [1]
+    endless = (Outgoing("orders", n, delay=60) for n in itertools.count())
+    stream = endpoint.schedule_each(endless)
+    assert next(stream).index == 0
+    stream.close()
+    read = next(endless).body
+    assert endpoint.cancel(outcomes[0].handle) == "cancelled"
+    assert next(endless).body == read + 1  # nobody reads on
 
 
 def test_errors_are_raised_where_the_call_stands(endpoint):
