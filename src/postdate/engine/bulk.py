@@ -16,6 +16,7 @@ from random import Random
 from postdate.clock import Clock
 from postdate.concurrency import for_each
 from postdate.core.backoff import retry_wait
+from postdate.core.plan import BURST_PATIENCE
 from postdate.engine.acceptance import Accepted
 from postdate.engine.gate import Gate
 from postdate.engine.intake import Intake, Place, place_of
@@ -176,7 +177,7 @@ class BulkIntake:
         for attempt in range(1, _TRIES + 1):
             began = await self._gate.enter()
             try:
-                handle = await self._intake.send_short(accepted)
+                handle = await self._intake.send_short(accepted, patience=BURST_PATIENCE)
             except ServiceBusy as error:
                 self._gate.throttled(error)
                 if attempt == _TRIES:

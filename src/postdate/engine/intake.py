@@ -147,8 +147,11 @@ class Intake:
 
     # --- making it durable ------------------------------------------------------------------------
 
-    async def send_short(self, accepted: Accepted) -> str:
-        """Hand a short delay to its queue, unless the same message already waits or went; its handle."""
+    async def send_short(self, accepted: Accepted, *, patience: float = 0.0) -> str:
+        """Hand a short delay to its queue, unless the same message already waits or went; its handle.
+
+        It may wait before for `patience` seconds, where that makes it punctual.
+        """
         delayed = accepted.delayed
         place = place_of(delayed)
         if accepted.named:
@@ -157,15 +160,15 @@ class Intake:
                 return format_handle(known)
             if await self._backend.store.get(delayed.key) is not None:
                 return format_handle(RowHandle(delayed.key))
-        handle = await self._hand_to_queue(accepted)
+        handle = await self._hand_to_queue(accepted, patience=patience)
         if accepted.named:
             self._direct.remember(place, handle)
         return format_handle(handle)
 
-    async def _hand_to_queue(self, checked: Accepted) -> QueueHandle:
+    async def _hand_to_queue(self, checked: Accepted, *, patience: float = 0.0) -> QueueHandle:
         delayed = checked.delayed
         await self._park(checked)
-        receipt, hidden_for = await self._hand_over.send(delayed)
+        receipt, hidden_for = await self._hand_over.send(delayed, patience=patience)
         self._tell(delayed, "queue" if hidden_for else "now")
         return QueueHandle(
             delayed.destination,
