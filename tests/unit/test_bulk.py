@@ -355,15 +355,16 @@ async def test_of_a_chunk_that_failed_in_part_the_stored_part_has_handles():
 
         async def halfway(messages):
             stored = await inner(messages[:6])
-            return all_added([*stored, ServiceBusy("503"), None, None])
+            return all_added([*stored, None, None, StorageUnreachable("no answer")])
 
         world.backend.store.add = halfway
-        with pytest.raises(SchedulingInterrupted, match="503") as caught:
+        with pytest.raises(SchedulingInterrupted, match="message 6: no answer") as caught:
             await world.endpoint.schedule_many(named(9))
         assert caught.value.index == 6
+        assert isinstance(caught.value.__cause__, StorageUnreachable)
         assert [handle is not None for handle in caught.value.handles] == [True] * 6 + [False] * 3
-        assert "not tried" in str(caught.value.failures[8])
-        assert type(caught.value.failures[8]) is StorageError
+        assert "not tried" in str(caught.value.failures[7])
+        assert type(caught.value.failures[7]) is StorageError
 
 
 async def test_a_large_body_that_could_not_be_parked_keeps_no_other_out():

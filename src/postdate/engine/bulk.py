@@ -19,7 +19,7 @@ from postdate.core.backoff import retry_wait
 from postdate.core.plan import BURST_PATIENCE
 from postdate.engine.acceptance import Accepted
 from postdate.engine.gate import Gate
-from postdate.engine.intake import Intake, Place, place_of
+from postdate.engine.intake import Intake, Place, not_tried, place_of
 from postdate.engine.read_ahead import Chunk, Messages, ReadAhead
 from postdate.errors import PostdateError, SchedulingInterrupted, ServiceBusy, StorageError
 
@@ -109,9 +109,7 @@ class BulkIntake:
             while (chunk := await reader.next()) is not None:
                 outcomes = await self._stored(chunk)
                 yield outcomes
-                failed = next((o for o in outcomes if isinstance(o.error, StorageError)), None)
-                if failed is not None:
-                    raise SchedulingInterrupted(str(failed.error), failed.index) from failed.error
+                _check(outcomes)
             await reading
         finally:
             reading.cancel()
@@ -155,7 +153,7 @@ class BulkIntake:
             nonlocal failure
             answer: str | PostdateError
             if failure is not None:
-                answer = StorageError(f"not tried any more: {failure}")
+                answer = not_tried(failure)
             else:
                 try:
                     answer = await self._send_one(short[same[0]])
@@ -196,6 +194,15 @@ class BulkIntake:
                 )
             )
         raise AssertionError("unreachable")
+
+
+def _check(outcomes: Sequence[ScheduleOutcome]) -> None:
+    for outcome in outcomes:
+        error = outcome.error
+        if isinstance(error, StorageError):
+            # A message that was not tried tells what kept it from being tried.
+            reason = error.__cause__ if isinstance(error.__cause__, StorageError) else error
+            raise SchedulingInterrupted(str(reason), outcome.index) from reason
 
 
 def _tell(progress: OnProgress, now: ScheduleProgress) -> None:

@@ -209,8 +209,10 @@ class Intake:
                 self._tell(delayed, "row")
                 stored.append(delayed.due_at)
                 handles.append(format_handle(RowHandle(outcome.key)))
-            else:
-                handles.append(outcome or StorageError(f"not tried any more: {failure}"))
+            elif outcome is not None:
+                handles.append(outcome)
+            elif failure is not None:
+                handles.append(not_tried(failure))
         if stored:
             self._wake(min(stored))
         return handles
@@ -232,3 +234,10 @@ class Intake:
 def place_of(delayed: DelayedMessage) -> Place:
     """What makes two messages the same one."""
     return identity(delayed.message.message_id, delayed.destination), delayed.due_at
+
+
+def not_tried(failure: PostdateError) -> StorageError:
+    """What a message gets that was left alone after the service failed; the failure is its cause."""
+    error = StorageError(f"not tried any more: {failure}")
+    error.__cause__ = failure
+    return error
