@@ -190,9 +190,9 @@ async def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(c
 
 
 def test_progress_on_a_terminal_is_a_bar_by_bytes_below_what_is_noted():
-    clock, screen = VirtualClock(), io.StringIO()
+    screen = io.StringIO()
     with Progress(console=Console(file=screen, force_terminal=True, width=100)) as progress:
-        bar = _Bar(progress, 200, clock)
+        bar = _Bar(progress, 200)
         bar.update("line 5: 5 scheduled, 0 refused", 100)
         bar.note("line 6: \x1b[2Jno")
         progress.refresh()

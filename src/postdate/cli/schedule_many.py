@@ -24,8 +24,6 @@ from postdate.errors import PostdateError, SchedulingInterrupted, StorageError, 
 
 #: Seconds between two lines of progress where there is no terminal.
 _LINE_EVERY = 10.0
-#: Seconds between two updates of a terminal.
-_UPDATE_EVERY = 0.1
 
 
 @command(
@@ -186,23 +184,19 @@ def _display(size: int | None, clock: Clock, *, prints: bool) -> Iterator[_Displ
         redirect_stderr=False,
     )
     with progress:
-        yield _Bar(progress, size, clock)
+        yield _Bar(progress, size)
 
 
 class _Bar:
     """Progress on a terminal, by bytes."""
 
-    def __init__(self, progress: Progress, size: int | None, clock: Clock) -> None:
+    def __init__(self, progress: Progress, size: int | None) -> None:
         self._progress = progress
         self._task = progress.add_task("reading", total=size)
-        self._clock = clock
-        self._next = 0.0
 
     def update(self, text: str, bytes_read: int) -> None:
-        """Move the bar."""
-        if self._clock.monotonic() >= self._next:
-            self._next = self._clock.monotonic() + _UPDATE_EVERY
-            self._progress.update(self._task, description=text, completed=bytes_read)
+        """Move the bar, which is drawn ten times a second."""
+        self._progress.update(self._task, description=text, completed=bytes_read)
 
     def note(self, text: str) -> None:
         """A line above the bar."""
