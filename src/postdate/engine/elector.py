@@ -172,7 +172,7 @@ class Elector:
         return rest_lease(self._rest_until, now=self._clock.monotonic(), probe_seconds=self._probe_seconds)
 
     def _begin(self, number: int, attempted_at: float, seconds: int) -> Term:
-        self._resting = self._rest_until is not None and seconds == REST_LEASE_SECONDS
+        self._resting = seconds == REST_LEASE_SECONDS and self._may_rest()
         after = REST_RENEWAL_SECONDS if self._resting else None
         return begin(number, attempted_at=attempted_at, lease_seconds=seconds, renew_after=after)
 
