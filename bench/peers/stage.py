@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Stage:
         self.server = server
         self.clock = SystemClock()
         self.record = Record(folder / "record")
-        self.workers: list[Child] = []
+        self._workers: dict[str, Child] = {}
         self._folder = folder
         self._stack = stack
         self._scheduler: Child | None = None
@@ -57,15 +58,15 @@ class Stage:
             self.contender.scheduler(*self._wired("client"))
         )
 
-    async def start_worker(self) -> Child:
+    async def start_worker(self) -> None:
         """Start one more worker; it may need a while."""
-        folder, wiring = self._wired(f"worker-{next(self._labels)}")
+        label = f"worker-{next(self._labels)}"
+        folder, wiring = self._wired(label)
         worker = await self._stack.enter_async_context(self.contender.worker(folder, wiring))
         if self.contender.worker_schedules:
             await worker.hear(READY)
             self._scheduler = worker
-        self.workers.append(worker)
-        return worker
+        self._workers[label] = worker
 
     async def start_workers(self, count: int = 1) -> None:
         """Start workers and wait until each has delivered a probe.
@@ -96,7 +97,7 @@ class Stage:
         Raises:
             PeerFailed: a worker that should run has ended.
         """
-        for worker in self.workers:
+        for worker in self._workers.values():
             worker.check()
         self.record.refresh()
         return self.record.count
@@ -121,16 +122,16 @@ class Stage:
     def _more_than(self, seen: int) -> bool:
         return self.record.count > seen
 
-    async def kill(self, worker: Child) -> None:
-        """SIGKILL one worker."""
-        self.workers.remove(worker)
-        await worker.kill()
+    async def kill_busiest(self) -> None:
+        """SIGKILL the worker that delivered most so far."""
+        delivered = Counter(delivery.label for delivery in self.record.deliveries)
+        await self._workers.pop(max(self._workers, key=delivered.__getitem__)).kill()
 
     def read(self) -> Reading:
         """All meters."""
         return Reading(
             at=self.clock.monotonic(),
-            client_cpu_s=cpu_seconds(worker.pid for worker in self.workers),
+            client_cpu_s=cpu_seconds(worker.pid for worker in self._workers.values()),
             server_cpu_s=cpu_seconds([self.server.process.pid]),
             requests=self.server.requests(),
             delivered=self.look(),
@@ -138,7 +139,7 @@ class Stage:
 
     def client_mb(self) -> float:
         """Resident memory of the workers, in MiB."""
-        return memory_mb(worker.pid for worker in self.workers)
+        return memory_mb(worker.pid for worker in self._workers.values())
 
     def server_mb(self) -> float:
         """Resident memory of the server, in MiB."""

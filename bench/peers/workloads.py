@@ -107,7 +107,7 @@ async def memory(stage: Stage, scale: Scale, figures: Figures) -> None:
 
 
 async def kill(stage: Stage, scale: Scale, figures: Figures) -> None:
-    """A worker killed as soon as half of the messages were delivered."""
+    """The worker that delivers most is killed as soon as half of the messages were delivered."""
     contender = stage.contender
     await stage.start_workers(2 if contender.several else 1)
     messages = _one_by_one(stage, scale.kill, _KILLED_PER_SECOND)
@@ -118,7 +118,7 @@ async def kill(stage: Stage, scale: Scale, figures: Figures) -> None:
     ):
         raise PeerFailed(f"only {stage.record.count} of {scale.kill} were delivered before the kill")
     killed_at = stage.clock.monotonic()
-    await stage.kill(stage.workers[0])
+    await stage.kill_busiest()
     if not contender.several:
         await stage.start_worker()
     # What should come back within two minutes is waited for; what takes longer is reported as outstanding.
@@ -129,7 +129,7 @@ async def kill(stage: Stage, scale: Scale, figures: Figures) -> None:
     stage.look()
     missing = set(range(scale.kill)) - set(stage.record.firsts)
     outstanding = missing & contender.held(stage.server)
-    second = "one of two workers" if contender.several else "the only worker, started again at once,"
+    second = "the busier of two workers" if contender.several else "the only worker, started again at once,"
     late = f", {len(outstanding)} not delivered within {waited:.0f} s of it" if outstanding else ""
     figures.kill = Kill(
         scheduled=scale.kill,

@@ -2,6 +2,13 @@
 
 from dataclasses import dataclass
 
+#: Puts under way at once, in turn, when the service's limit is looked for.
+LIMIT_CONCURRENCIES = (8, 16, 32, 64)
+#: How many at each, at least and at most.
+_LIMIT_PUTS = range(500, 5_001)
+#: Rows that one transaction of the benchmark's own inserts or deletes.
+ROWS_A_BATCH = 100
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -16,9 +23,9 @@ class Scale:
     burst: int = 10_000
     burst_ahead_s: float = 60.0
     #: How long nothing is scheduled, to count requests and extrapolate them to an hour.
-    idle_s: float = 60.0
+    idle_s: float = 30.0
     #: Messages that come out of such quiet, one by one.
-    after_idle: int = 5
+    after_idle: int = 3
     #: Messages that wait, due far in the future, while memory is measured.
     waiting: int = 100_000
     #: Messages of which some are delivered when the active process is killed.
@@ -51,6 +58,11 @@ class Scale:
     clock_known_s: float = 0.005
     #: Lookahead, direct delays and sleeps are some seconds, so that rows need no minutes of waiting.
     short: bool = False
+
+    @property
+    def limit_puts(self) -> int:
+        """Puts at each concurrency, when the service's limit is looked for."""
+        return min(max(self.drain, _LIMIT_PUTS[0]), _LIMIT_PUTS[-1])
 
 
 FULL = Scale()
