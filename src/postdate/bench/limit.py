@@ -4,7 +4,6 @@ The requests are made by the lean pipeline of the product itself, caught before 
 aiohttp. So the credential does not matter, and nothing but the sending is measured.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,14 +16,13 @@ from yarl import URL
 
 from postdate.bench.account import Account
 from postdate.bench.ground import Ground
+from postdate.bench.scale import LIMIT_CONCURRENCIES, ROWS_A_BATCH
 from postdate.bench.workload import Messages, classic_entity
 from postdate.clock import SystemClock
+from postdate.concurrency import for_each
 from postdate.errors import StorageError
 from postdate.model.envelope import wrap
 
-CONCURRENCIES = (8, 16, 32, 64)
-#: Rows that one transaction deletes.
-BATCH = 100
 _TRUSTED_SECONDS = 300.0
 
 
@@ -96,8 +94,8 @@ async def measure_limit(ground: Ground, puts: int) -> Limit:
         messages = Messages(ground.settings, SystemClock(), ground.queue)
         for deleting in (False, True):
             paces = []
-            for concurrency in CONCURRENCIES:
-                batches = await _batches(account, messages, puts // BATCH) if deleting else ()
+            for concurrency in LIMIT_CONCURRENCIES:
+                batches = await _batches(account, messages, puts // ROWS_A_BATCH) if deleting else ()
                 put = await _prepared_put(account, messages, ground.queue)
                 paces.append(await _pace(session, put, batches, puts, concurrency))
                 await account.clear(ground.queue)
@@ -119,15 +117,13 @@ async def _pace(
 ) -> Pace:
     todo = _with_deletes(put, batches, puts)
 
-    async def work() -> None:
+    async def work(_: int) -> None:
         for request in todo:
             await _send(session, request)
 
     clock = SystemClock()
     began, cpu = clock.monotonic(), time.process_time()
-    async with asyncio.TaskGroup() as workers:
-        for _ in range(concurrency):
-            workers.create_task(work())
+    await for_each(range(concurrency), concurrency, work)
     seconds, spent = clock.monotonic() - began, time.process_time() - cpu
     if seconds > _TRUSTED_SECONDS:
         raise StorageError(
@@ -141,14 +137,14 @@ def _with_deletes(put: Prepared, batches: Sequence[Prepared], puts: int) -> Iter
     left = iter(batches)
     for number in range(1, puts + 1):
         yield put
-        if number % BATCH == 0 and (batch := next(left, None)) is not None:
+        if number % ROWS_A_BATCH == 0 and (batch := next(left, None)) is not None:
             yield batch
 
 
 async def _send(session: aiohttp.ClientSession, request: Prepared) -> None:
     async with session.post(request.url, data=request.body, headers=request.headers) as response:
         answer = await response.read()
-    refused = request.status == 202 and answer.count(b"HTTP/1.1 204") != BATCH
+    refused = request.status == 202 and answer.count(b"HTTP/1.1 204") != ROWS_A_BATCH
     if response.status != request.status or refused:
         raise StorageError(f"a prepared request was answered {response.status}: {answer[:200]!r}")
 
@@ -165,7 +161,7 @@ async def _batches(account: Account, messages: Messages, count: int) -> list[Pre
     prepared = []
     for _ in range(count):
         # In one partition, whatever the time: the first one's.
-        entities = [classic_entity(message) for message in messages.overdue(BATCH)]
+        entities = [classic_entity(message) for message in messages.overdue(ROWS_A_BATCH)]
         same = {"PartitionKey": entities[0]["PartitionKey"]}
         etags = await account.insert([entity | same for entity in entities])
         prepared.append(await _catch(partial(table.delete, etags), 202))

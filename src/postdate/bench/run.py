@@ -39,7 +39,8 @@ def chosen(steps: Iterable[Step], only: Collection[str]) -> list[Step]:
     return [
         step
         for step in steps
-        if (not workloads or step.workload in workloads) and (not contenders or step.contender in contenders)
+        if (not workloads or step.workload in workloads)
+        and (not contenders or step.contender in contenders.union(only))
     ]
 
 
@@ -53,10 +54,17 @@ async def run_steps(bench: Bench, steps: Collection[Step]) -> None:
         try:
             await step.work(bench)
         except Exception as error:  # noqa: BLE001 - whatever it is, it goes with the figures
-            line = " ".join(f"{step.workload}: {type(error).__name__}: {error}".split())
+            line = f"{step.workload}: {_told(error)}"
             if step.contender == LIMIT:
                 bench.results.failures.append(line)
             else:
                 bench.results.of(step.contender).failures.append(line)
             bench.say(f"{name} FAILED: {line}")
         bench.say(f"{name} took {clock.monotonic() - began:.0f} s")
+
+
+def _told(error: Exception) -> str:
+    """One line; of several errors the first, since the others mostly follow from it."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return " ".join(f"{type(error).__name__}: {error}".split())

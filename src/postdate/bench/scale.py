@@ -5,7 +5,7 @@ from dataclasses import dataclass
 #: Puts under way at once, in turn, when the service's limit is looked for.
 LIMIT_CONCURRENCIES = (8, 16, 32, 64)
 #: How many at each, at least and at most.
-_LIMIT_PUTS = range(500, 5_001)
+_LIMIT_PUTS = range(200, 5_001)
 #: Rows that one transaction of the benchmark's own inserts or deletes.
 ROWS_A_BATCH = 100
 

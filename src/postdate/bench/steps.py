@@ -29,8 +29,6 @@ from postdate.bench.run import Bench, Step
 from postdate.bench.scale import Scale
 from postdate.settings import Settings
 
-_LIMIT_PUTS = 5_000
-
 
 def no_lookahead(settings: Settings) -> Settings:
     """The same endpoint without lookahead: classic behaviour."""
@@ -39,7 +37,7 @@ def no_lookahead(settings: Settings) -> Settings:
 
 async def _limit(bench: Bench) -> None:
     async with bench.grounds.fresh() as ground:
-        bench.results.limit = limit = await measure_limit(ground, min(bench.scale.drain, _LIMIT_PUTS))
+        bench.results.limit = limit = await measure_limit(ground, bench.scale.limit_puts)
     bench.say(
         f"limit: {limit.puts.per_s:,.0f} puts/s at {limit.puts.concurrency} at once, "
         f"{limit.puts.client_cpu_us:.0f} µs CPU each; {limit.puts_and_deletes.per_s:,.0f}/s with deletes"

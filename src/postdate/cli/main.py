@@ -8,6 +8,7 @@ import typer
 from typer.main import get_command
 
 from postdate.cli.azurite import azurite
+from postdate.cli.bench import bench
 from postdate.cli.cancel import cancel
 from postdate.cli.command import shared_callback
 from postdate.cli.config import config
@@ -76,6 +77,7 @@ COMMANDS = {
     "config": config,
     "doctor": doctor,
     "demo": demo,
+    "bench": bench,
     "version": show_version,
 }
 for _name, _function in COMMANDS.items():
