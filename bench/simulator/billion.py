@@ -58,7 +58,7 @@ def need(
 
 
 def needs(results: Mapping[str, Sequence[Mapping[str, Any]]], limits: Limits) -> list[dict[str, Any]]:
-    """From a million to a billion a day, at the mean and at three times it."""
+    """From ten million to a billion a day, at the mean and at three times it."""
     [base] = [r for r in results["one_leader"] if r["case"] == "as it is, many queues"]
     sustained = {where: sustained_per_s(results["intake_beside"], where) for where in _places(results)}
     return [
@@ -77,7 +77,7 @@ def needs(results: Mapping[str, Sequence[Mapping[str, Any]]], limits: Limits) ->
             ),
         }
         for where, per_shard_s in sustained.items()
-        for per_day in (1e6, 1e7, 1e8, 1e9)
+        for per_day in (1e7, 1e8, 1e9)
         for peak, filled in ((1.0, 1.0), (3.0, 1.0), (3.0, 0.7))
     ]
 

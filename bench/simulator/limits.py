@@ -32,9 +32,6 @@ class Limits:
     hash_buckets: int = 1
 
 
-UNLIMITED = Limits(inf, inf, inf)
-
-
 class Bucket:
     """A token bucket that lends: a request is accepted while anything is left, whatever it costs.
 

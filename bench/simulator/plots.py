@@ -38,8 +38,9 @@ def _one_leader(axes: Axes, results: Mapping[str, Any]) -> None:
     axes.bar_label(bars, fmt="{:,.0f}", padding=3)
     [classic] = [r for r in results["classic_model"] if r["latency"] == 1.0]
     axes.axvline(classic["per_s"], linestyle="--", color="grey")
-    axes.set_xlabel("messages handed over per second (dashed: model of the classic algorithm)")
-    axes.set_title("One leader: what it reaches, and with one limit after the other gone")
+    axes.margins(x=0.12)
+    axes.set_xlabel("handed over per second (dashed: classic, a model)")
+    axes.set_title("One leader, and one limit after the other gone")
 
 
 def _intake(axes: Axes, results: Mapping[str, Any]) -> None:
@@ -58,9 +59,9 @@ def _intake(axes: Axes, results: Mapping[str, Any]) -> None:
 
 def _bursts(axes: Axes, results: Mapping[str, Any]) -> None:
     records = results["bursts"]
-    for key in dict.fromkeys((r["at_once"], r["queues"]) for r in records):
-        mine = [r for r in records if (r["at_once"], r["queues"]) == key]
-        label = f"{key[0]:,} messages, {key[1]} queue{'s' if key[1] > 1 else ''}"
+    for at_once in dict.fromkeys(r["at_once"] for r in records):
+        mine = [r for r in records if r["at_once"] == at_once and r["queues"] > 1]
+        label = f"{at_once:,} messages"
         axes.plot([r["lookahead_s"] for r in mine], [r["late_max_s"] for r in mine], "o-", label=label)
     axes.set_yscale("symlog", linthresh=1)
     axes.set(xlabel="lookahead, seconds", ylabel="lateness of the last, seconds", ylim=(0, None))
@@ -90,6 +91,9 @@ def _shards(axes: Axes, results: Mapping[str, Any]) -> None:
     axes.axhline(3e9 / 86_400, linestyle="--", color="grey", label="a billion a day, peak of 3")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    axes.set_xticks(sorted({r["shards"] for r in records}))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:,.0f}")
     axes.set(xlabel="shards on one account", ylabel="handed over per second")
     axes.set_title("Several leaders on one account")
     axes.legend()

@@ -5,7 +5,7 @@ from typing import Any
 
 from bench.simulator.experiments import SQUEEZE, TIGHT_S
 
-_COLUMNS: dict[str, tuple[str, Sequence[str]]] = {
+TABLES: dict[str, tuple[str, Sequence[str]]] = {
     "one_leader": (
         "One leader, everything due already: handed over and removed per second",
         ("case", "per_s", "requests_per_message", "most_in_flight", "processor", "refused_by"),
@@ -67,7 +67,7 @@ _COLUMNS: dict[str, tuple[str, Sequence[str]]] = {
 def tables(figures: Mapping[str, Any]) -> str:
     """All of them, and how many messages came early, twice or not within their run."""
     results = figures["results"]
-    texts = [table(title, names, results[key]) for key, (title, names) in _COLUMNS.items()]
+    texts = [table(title, names, results[key]) for key, (title, names) in TABLES.items()]
     runs = [record for records in results.values() for record in records if "messages" in record]
     counted = [
         f"{name} {sum(run[name] for run in runs):,}"

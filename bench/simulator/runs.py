@@ -21,19 +21,19 @@ class Sizes:
     """How many messages, and which of the many cases."""
 
     drain: int = 10_000
-    per_shard: int = 2_000
+    per_shard: int = 4_000
     shards: Sequence[int] = (1, 2, 4, 8, 16, 32)
     #: Of these, with consumers.
     consumed_shards: Sequence[int] = (8, 16, 32)
     #: Of the what-if with hash buckets.
     wide_shards: Sequence[int] = (1, 2, 4, 8, 16)
     steady_s: float = 24.0
-    overload_s: float = 45.0
+    overload_s: float = 30.0
     rates: Sequence[int] = (20, 50, 100, 200, 300, 600)
     overload: int = 1_000
     burst: int = 10_000
     large_burst: int = 100_000
-    concurrency: Sequence[int] = (8, 16, 32, 64, 128, 256)
+    concurrency: Sequence[int] = (8, 16, 32, 64, 256)
     unremoved: Sequence[int] = (50, 100, 200, 500, 1_000)
     latency_factors: Sequence[float] = (0.5, 1.0, 2.0, 4.0)
     cpu_us: Sequence[int] = (150, 250, 350, 500, 700)
@@ -134,15 +134,13 @@ def with_intake(setting: Setting, intake_per_s: float, due: Due) -> tuple[World,
     return world, measured(world), senders
 
 
-def flow(
-    setting: Setting, per_s: float, seconds: float, *, due: Due, queues: int = MANY
-) -> tuple[World, Measured]:
+def flow(setting: Setting, per_s: float, seconds: float, *, due: Due) -> tuple[World, Measured]:
     """Messages due evenly over some time, by chance within it, while as many are scheduled for later."""
-    world = World(setting.service, seed=setting.seed, envelopes=all_to(queues))
+    world = World(setting.service, seed=setting.seed, envelopes=all_to(MANY))
     random = Random(setting.seed)
     # The first come within the lookahead of 30 s a second after the start.
     instants = sorted(31.0 + random.uniform(0.0, seconds) for _ in range(round(per_s * seconds)))
-    planned = [Planned(at, queue_name(n % queues)) for n, at in enumerate(instants)]
+    planned = [Planned(at, queue_name(n % MANY)) for n, at in enumerate(instants)]
     senders = Senders(world, per_s=per_s, due=due, queue=queue_name(0))
 
     async def play(world: World) -> None:
@@ -153,12 +151,10 @@ def flow(
     return world, measured(world)
 
 
-def burst(
-    setting: Setting, messages: int, lookahead_s: float, *, queues: int, service: Service | None = None
-) -> Measured:
+def burst(setting: Setting, messages: int, lookahead_s: float, *, queues: int) -> Measured:
     """Messages that are all due at one instant, seen long before."""
     world = World(
-        service or setting.service,
+        setting.service,
         seed=setting.seed,
         envelopes=all_to(queues),
         lookahead=lookahead_s,

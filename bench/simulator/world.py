@@ -28,6 +28,9 @@ from postdate.testing.clock import VirtualClock
 START = datetime(2026, 3, 1, 12, 15, tzinfo=UTC)
 #: Seconds of virtual time between two looks of a run at whether it is over.
 _STEP = 0.25
+#: Seeds for chance within the engine: of one run, and of one of its processes.
+_SEEDS = 1_000_003
+_SEEDS_EACH = 101
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):
@@ -97,8 +100,8 @@ class World:
         self.planned: list[Planned] = []
         self._settings = settings
         self._stop = asyncio.Event()
-        with _chance(seed):
-            self.shards = [self.process(index) for index in range(shards)]
+        self._processes = count()
+        self.shards = [self.process(index) for index in range(shards)]
 
     def process(self, shard: int) -> Shard:
         """One more process of a shard."""
@@ -112,7 +115,8 @@ class World:
         )
         backend = LimitedBackend(self.account, settings.table_name)
         events = Events([self._observe])
-        return Shard(put_together(settings, backend, self.clock, events), backend)
+        with _chance(self.seed * _SEEDS + next(self._processes) * _SEEDS_EACH):
+            return Shard(put_together(settings, backend, self.clock, events), backend)
 
     @property
     def now(self) -> float:
@@ -221,9 +225,9 @@ class World:
         return by_operation(total)
 
 
-def all_to(queues: int, form: EnvelopeForm = EnvelopeForm.RAW_TEXT) -> dict[str, EnvelopeForm]:
+def all_to(queues: int) -> dict[str, EnvelopeForm]:
     """Settings that let the number of a message stand in its queue as it is."""
-    return {queue_name(index): form for index in range(queues)}
+    return {queue_name(index): EnvelopeForm.RAW_TEXT for index in range(queues)}
 
 
 def queue_name(index: int) -> str:
@@ -233,6 +237,6 @@ def queue_name(index: int) -> str:
 
 def simulate(world: World, play: Callable[[World], Coroutine[object, object, None]]) -> World:
     """Run one world from start to end, on a loop whose time is the world's."""
-    with asyncio.Runner(loop_factory=lambda: _VirtualLoop(world.clock)) as runner, _chance(world.seed):
+    with asyncio.Runner(loop_factory=lambda: _VirtualLoop(world.clock)) as runner:
         runner.run(play(world))
     return world

@@ -12,6 +12,7 @@ from bench.simulator import __main__ as program
 from bench.simulator import plots, report
 from bench.simulator.billion import need, sustained_per_s
 from bench.simulator.classic import classic
+from bench.simulator.experiments import idle
 from bench.simulator.limits import Latencies, Limits, Spread
 from bench.simulator.runs import Setting, Sizes, burst, drain, flow, in_this_hour
 
@@ -105,6 +106,11 @@ def test_the_same_seed_gives_the_same_figures():
     assert first.refused > 0
     assert first == again
     assert first != other
+
+
+def test_followers_follow_the_seed_too():
+    setting = Setting(seed=2, sizes=TINY)
+    assert idle(setting) == idle(setting)
 
 
 def test_another_process_with_other_hashes_gives_the_same_figures():
