@@ -1,6 +1,7 @@
 """Writes docs/reference from the code: `python docs/generate.py`. A test fails when the pages are behind."""  # noqa: INP001
 
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -11,6 +12,7 @@ from typing import Any, get_type_hints
 from typer.main import get_command
 
 from postdate import errors
+from postdate.bench.report import CONTENDER_COLUMNS, RATIO_COLUMNS, contender_rows, ratio_rows
 from postdate.cli.command import option_name
 from postdate.cli.main import COMMANDS, app
 from postdate.events import EVENTS
@@ -18,6 +20,9 @@ from postdate.model.durations import FORMS
 from postdate.settings import FILE_VARIABLE, PREFIX, Settings, show_value
 
 FOLDER = Path(__file__).parent / "reference"
+#: What `python -m bench` found last.
+RESULTS = Path(__file__).parents[1] / "bench" / "results.json"
+IMAGES = Path(__file__).parent / "images"
 _SHARED = ("json_", "verbose")
 _MADE = "<!-- Made from the code by docs/generate.py; change it there. -->"
 
@@ -29,6 +34,7 @@ def pages() -> dict[str, str]:
         "settings.md": settings,
         "errors.md": error_tree,
         "events.md": events,
+        "benchmark.md": benchmark,
     }
     return {name: "\n".join([_MADE, "", *make(), ""]) for name, make in makers.items()}
 
@@ -198,6 +204,129 @@ def events() -> Iterable[str]:
             [f"`{event.name}`", f"`{event.__name__}`", getLevelName(event.level).lower(), _doc(event), shown]
         )
     yield from _table(["Event", "Record", "Level", "Meaning", "Fields"], rows)
+
+
+def benchmark() -> Iterable[str]:
+    """What the benchmark found."""
+    yield from [
+        "# Figures of the benchmark",
+        "",
+        "What `make bench` found, written by it into `bench/results.json`. How it is measured, what each",
+        "figure means, and what is unfair to whom: [the benchmark](../explain/benchmark.md).",
+        "",
+    ]
+    if not RESULTS.exists():
+        yield "No run of this version is recorded yet."
+        return
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    machine, versions = found["machine"], found["versions"]
+    yield from [
+        f"{found['date'][:10]}, {found['seconds'] / 60:.0f} minutes, on {machine['cores']} cores of",
+        f"{machine['cpu']}, {machine['memory_gb']} GB, {machine['system']};",
+        ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
+        "",
+        "## Goals",
+        "",
+    ]
+    yield from _table(RATIO_COLUMNS, ratio_rows(found["goals"]))
+    yield from ["", f"Classic is there in its faster form, `{found['classic']}`.", "", "## Contenders", ""]
+    yield from _table(CONTENDER_COLUMNS, contender_rows(found["contenders"]))
+    yield from _pictures("drain", "trickle", "burst", "idle", "cpu", "memory")
+    yield from ["", "What to know of each:", ""]
+    for one in found["contenders"]:
+        yield f"- **{one['name']}** ({one['version']}): {'; '.join(one['notes'])}."
+    yield from _behind(found)
+    if found["failures"]:
+        yield from ["", "## What failed", "", *(f"- {failure}" for failure in found["failures"])]
+
+
+def _pictures(*names: str) -> Iterable[str]:
+    for name in names:
+        if (IMAGES / f"bench-{name}.png").exists():
+            yield from ["", f"![{name}](../images/bench-{name}.png)"]
+
+
+def _behind(found: dict[str, Any]) -> Iterable[str]:
+    """The figures behind those of the contenders: limit, growth, quiet, consumer."""
+    ours, classic = found["details"].get("postdate", {}), found["details"].get("classic", {})
+    if found["limit"]:
+        yield from ["", "## The service's limit", ""]
+        runs = found["limit"]["runs"]
+        kinds = ["puts alone"] * (len(runs) // 2) + ["puts with deletes"] * (len(runs) // 2)
+        yield from _table(
+            ["What", "At once", "Puts a second", "CPU of the client for each, µs"],
+            [
+                [kind, str(run["concurrency"]), f"{run['per_s']:,.0f}", f"{run['client_cpu_us']:.0f}"]
+                for kind, run in zip(kinds, runs, strict=True)
+            ],
+        )
+    if "linear" in ours:
+        yield from ["", "## Growth: µs for each message, by how many are due", ""]
+        yield from _table(
+            [
+                "Due",
+                "In all",
+                "CPU, ours",
+                "CPU, the service's",
+                "A raw put before",
+                "and after",
+                "First page",
+            ],
+            [
+                [f"{one['messages']:,}"]
+                + [
+                    f"{one[name]:,.0f}"
+                    for name in (
+                        "wall_us",
+                        "client_cpu_us",
+                        "server_cpu_us",
+                        "put_before_us",
+                        "put_after_us",
+                        "page_wall_us",
+                    )
+                ]
+                for one in ours["linear"]
+            ],
+        )
+    if "flat" in ours:
+        yield from ["", "## Memory of the engine alone, over rows that are made as they are read", ""]
+        yield from _table(
+            ["Due rows", "Peak, MB", "CPU for each, µs"],
+            [
+                [f"{one['rows']:,.0f}", f"{one['peak_mb']:.1f}", f"{one['cpu_us']:.0f}"]
+                for one in (ours["flat"]["few"], ours["flat"]["many"])
+            ],
+        )
+    hours = {
+        "classic": classic.get("idle_classic"),
+        "Postdate, leader": ours.get("idle_leader"),
+        "Postdate, follower": ours.get("idle_follower"),
+    }
+    if all(hours.values()):
+        yield from ["", "## Requests in idle hours, one after the other", ""]
+        yield from _table(
+            ["Process", "Requests"],
+            [
+                [
+                    who,
+                    ", ".join(
+                        str(sum(sum(ends.values()) for ends in hour.values())) for hour in told["hours"]
+                    ),
+                ]
+                for who, told in hours.items()
+                if told
+            ],
+        )
+    if "cross_check" in ours:
+        seen = ours["cross_check"]
+        yield from [
+            "",
+            "## A real consumer",
+            "",
+            f"It received {seen['sample']} messages: {seen['early']} before their due time,",
+            f"{seen['before_bounds']} before the computed bounds, and each within",
+            f"{seen['behind_max_s'] * 1000:.0f} ms of the lower one.",
+        ]
 
 
 def _type(hint: Any) -> str:

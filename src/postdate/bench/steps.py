@@ -50,6 +50,13 @@ def _drain(contender: str, work: Callable[[Ground, int], Awaitable[Drained]]) ->
             drained = await work(ground, bench.scale.drain)
         bench.results.of(contender).drain = drain = drained.drain
         bench.results.tell(contender, "drain", drained)
+        if drained.reading_s is not None:
+            reading, in_all = drained.reading_s, drained.seconds_in_all
+            alone = drain["messages"] / (in_all - reading)
+            bench.results.of(contender).notes.append(
+                f"drain: it waited {reading:.1f} of {in_all:.1f} s for pages, for which the emulator looks "
+                f"at all rows; without that it would be {alone:,.0f} a second"
+            )
         bench.say(
             f"{contender}: {drain['per_s']:,.0f}/s, {drain['client_cpu_us']:.0f} µs CPU and "
             f"{drain['requests_per_message']:.3f} requests per message"
@@ -125,10 +132,18 @@ def _burst_classic(bench: Bench, ground: Ground) -> Awaitable[Punctuality]:
 
 
 def _after_idle_postdate(bench: Bench, ground: Ground) -> Awaitable[Punctuality]:
+    bench.results.of(POSTDATE).notes.append(
+        f"after quiet: {bench.scale.idle_endpoints} endpoints after {bench.scale.idle_quiet_s:.0f} s "
+        "instead of 30 minutes; its sleeps do not grow with quiet"
+    )
     return first_after_quiet(ground, _settings(bench, ground), bench.scale)
 
 
 def _after_idle_classic(bench: Bench, ground: Ground) -> Awaitable[Punctuality]:
+    bench.results.of(CLASSIC).notes.append(
+        f"after quiet: {bench.scale.idle_endpoints} endpoints whose sleeps are as long from the start as "
+        "30 minutes of quiet make them"
+    )
     return classic_after_quiet(ground, bench.scale)
 
 
