@@ -55,6 +55,22 @@ def test_it_halves_each_time_the_service_is_busy_and_recovers():
     assert gate.limit == 64
 
 
+async def test_refusals_of_one_moment_halve_it_once():
+    gate, _, log = gate_of(64)
+    for _ in range(16):
+        await gate.enter()
+    for _ in range(16):
+        gate.throttled(RuntimeError("503"))
+        gate.leave()
+    assert gate.limit == 8
+    for _ in range(2):
+        await gate.enter()
+        gate.throttled(RuntimeError("503"))
+        gate.leave()
+    assert gate.limit == 2
+    assert [event.concurrency for event in log.of(Throttled)] == [8, 4, 2]
+
+
 @pytest.mark.parametrize("maximum", [1, 3, 16])
 async def test_never_more_than_the_limit_are_inside(maximum):
     gate, _, _ = gate_of(maximum)

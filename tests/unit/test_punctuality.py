@@ -36,6 +36,19 @@ async def test_a_burst_goes_out_ahead_at_once_and_is_late_by_less_than_a_second(
         assert max(late) < timedelta(seconds=1)
 
 
+async def test_a_steady_hundred_a_second_appear_exactly_when_they_are_due():
+    async with open_world() as world:
+        start = world.clock.now() + timedelta(seconds=40)
+        dues = [start + timedelta(milliseconds=10 * n) for n in range(4000)]
+        await world.endpoint.schedule_many(Outgoing("orders", n, at=at) for n, at in enumerate(dues))
+        running = asyncio.create_task(world.endpoint.run())
+        await world.clock.advance(80)
+        await stop(running)
+        late = [m.visible_at - at for m, at in zip(world.in_queue("orders"), dues, strict=True)]
+        assert min(late) >= timedelta(0)
+        assert max(late) <= timedelta(milliseconds=1)
+
+
 async def test_of_a_burst_nobody_is_later_than_nine_tenths_of_a_second():
     async with open_world() as world:
         start = world.clock.now() + timedelta(seconds=40)

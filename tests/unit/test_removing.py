@@ -4,7 +4,9 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from engine_cases import open_world
 
+from postdate import Outgoing
 from postdate.engine.remover import HandedOverRows, Remover
 from postdate.errors import ServiceBusy
 from postdate.events import Events
@@ -101,3 +103,30 @@ async def test_the_smallest_limits_work_too(limit):
     store = Store(clock)
     assert await finished(send_all(remover_on(store, limit), clock, 50), clock)
     assert store.removed == 50
+
+
+async def test_a_partition_that_is_busy_after_each_read_is_emptied_all_the_same():
+    async with open_world(lookahead=0) as world:
+        store = world.backend.store
+        due, remove = store.due, store.remove
+        busy_until = 0.0
+
+        def reading(until):
+            nonlocal busy_until
+            busy_until = world.clock.monotonic() + 5
+            return due(until)
+
+        async def refused(rows, guard=None):
+            if world.clock.monotonic() < busy_until:
+                raise ServiceBusy("503")
+            return await remove(rows, guard)
+
+        await world.endpoint.schedule_many(Outgoing("orders", n, delay=1) for n in range(300))
+        store.due, store.remove = reading, refused
+        await world.clock.advance(1)
+        running = asyncio.create_task(world.endpoint.run())
+        await world.clock.advance(300)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert len(world.rows) == 0
+        assert len(world.in_queue("orders")) == 300

@@ -75,8 +75,8 @@ def plan(page: Iterable[Row], *, now: datetime, lookahead: timedelta, precise_li
         page: rows in due order.
         now: the earliest that the storage service's clock can show.
         lookahead: how long before its due time a message may be handed over.
-        precise_limit: sends within one second that surely find the service free. More than these are a
-            burst: each is sent at once.
+        precise_limit: sends within one second that surely find the service free. A page in which more than
+            these are due per second is a burst: each is sent at once.
     """
     steps: list[Step] = []
     for row in page:
@@ -87,19 +87,31 @@ def plan(page: Iterable[Row], *, now: datetime, lookahead: timedelta, precise_li
             steps.append(Refuse(row))
         else:
             steps.append(HandOver(row, now))
-    waiting = sum(isinstance(step, HandOver) and step.row.delayed.due_at > now for step in steps)
-    return steps if waiting > precise_limit else _aligned(steps, now)
+    ahead = [step for step in steps if isinstance(step, HandOver) and step.row.delayed.due_at > now]
+    return steps if _is_burst(ahead, precise_limit) else _aligned(steps, ahead, now, precise_limit)
 
 
-def _aligned(steps: list[Step], now: datetime) -> list[Step]:
-    """What is overdue first, then each message at its own instant within the next second."""
-    aligned = [
-        replace(step, send_at=send_instant(step.row.delayed.due_at, now))
-        if isinstance(step, HandOver)
-        else step
+def _is_burst(ahead: list[HandOver], precise_limit: int) -> bool:
+    """Whether more are due per second, over the time from the first to the last, than can be timed singly."""
+    if len(ahead) <= precise_limit:
+        return False
+    dues = [step.row.delayed.due_at for step in ahead]
+    return len(ahead) > precise_limit * (max(dues) - min(dues)) / _SECOND
+
+
+def _aligned(steps: list[Step], ahead: list[HandOver], now: datetime, precise_limit: int) -> list[Step]:
+    """What is overdue first, then each message at an instant of its own, so many within each second."""
+    at: dict[int, datetime] = {}
+    for number, step in enumerate(ahead):
+        due_at = step.row.delayed.due_at
+        # In time also where little is left of it: then more than so many share a second.
+        seconds = min(number // precise_limit, (due_at - now) // _SECOND)
+        at[id(step)] = send_instant(due_at, now + seconds * _SECOND)
+    timed: list[Step] = [
+        replace(step, send_at=at.get(id(step), step.send_at)) if isinstance(step, HandOver) else step
         for step in steps
     ]
-    return sorted(aligned, key=lambda step: step.send_at if isinstance(step, HandOver) else now)
+    return sorted(timed, key=lambda step: step.send_at if isinstance(step, HandOver) else now)
 
 
 def ready(row: Row, lookahead: timedelta) -> datetime | None:

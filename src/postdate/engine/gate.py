@@ -27,6 +27,7 @@ class Gate:
         self._events = events
         self._clock = clock
         self._inside = 0
+        self._old_news = 0
         self._left = asyncio.Event()
         self._seconds: list[float] = []
         self._best = float("inf")
@@ -47,6 +48,7 @@ class Gate:
     def leave(self) -> None:
         """Give the turn back."""
         self._inside -= 1
+        self._old_news = max(0, self._old_news - 1)
         self._left.set()
 
     def succeeded(self, began: float) -> None:
@@ -62,7 +64,10 @@ class Gate:
             self._limit = min(self._limit + 1, self._maximum)
 
     def throttled(self, error: Exception) -> None:
-        """The service was busy."""
+        """The service was busy. Sends that were under way at the last halving tell nothing new."""
+        if self._old_news:
+            return
+        self._old_news = self._inside
         self._seconds.clear()
         self._best = float("inf")  # what it was before may never come again
         lower = max(1, self._limit // 2)

@@ -146,6 +146,8 @@ class Passes:
                 async with asyncio.TaskGroup() as sends:
                     this = _Pass(term, guard, remover, tally, stop or asyncio.Event(), sends)
                     try:
+                        # Before anything is read: a partition that is busy may not take both.
+                        await self._remove(self._handed_over.left(), remover)
                         await self._pages(until, this)
                     except PostdateError as error:
                         failure = error  # what is under way goes on to its end
@@ -193,6 +195,15 @@ class Passes:
 
     # --- one page ---------------------------------------------------------------------------------
 
+    async def _remove(self, rows: Sequence[Row], remover: Remover) -> None:
+        """What earlier passes sent and could not remove."""
+        for row in rows:
+            if not await remover.reserve():
+                return
+            remover.add(row)
+        if rows:
+            await remover.flush()
+
     async def _page(self, page: Sequence[Row], this: _Pass) -> None:
         steps = plan(
             page,
@@ -209,9 +220,8 @@ class Passes:
                 this.tally.waiting += 1
                 this.tally.again_at(_with_others(step.until) if _backed_off(step.row) else step.until)
             elif step.row in self._handed_over:
-                # Sent by an earlier pass that could not remove it.
-                if await this.remover.reserve():
-                    this.remover.add(step.row)
+                # Sent by an earlier pass that could not remove it, and not removed in this one either.
+                continue
             else:
                 work.append(step)
         if not self._settings.removed_first:
@@ -259,10 +269,11 @@ class Passes:
             sends.create_task(self._one(step, this, await self._gate.enter()))
 
     async def _wait_until(self, instant: datetime, stop: asyncio.Event) -> None:
-        """Wait for the instant of a send, at most a second; `stop` ends it, and costs punctuality only."""
+        """Wait for the instant of a send; `stop` ends it, and costs punctuality only."""
         ahead = (instant - self._clock.now()).total_seconds()
-        # More than a second is a clock that was set back meanwhile.
-        if 0 < ahead <= 1 and not stop.is_set():
+        # Of two that follow each other, one is in this second and the other in the next at most. More is a
+        # clock that was set back meanwhile.
+        if 0 < ahead <= 2 and not stop.is_set():
             await either(stop.wait(), self._clock.pause(ahead + WAKE_SECONDS))
 
     async def _one(self, step: HandOver | Refuse, this: _Pass, began: float) -> None:

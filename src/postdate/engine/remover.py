@@ -25,17 +25,21 @@ class HandedOverRows:
     """Versions of rows that were handed over and not removed: this process does not send them again."""
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._rows: OrderedDict[tuple[str, str, str], Row] = OrderedDict()
 
     def remember(self, row: Row) -> None:
         """Keep this version in mind."""
-        self._rows[row.key.partition, row.key.row, row.etag] = None
+        self._rows[row.key.partition, row.key.row, row.etag] = row
         if len(self._rows) > _REMEMBERED:
             self._rows.popitem(last=False)
 
     def forget(self, row: Row) -> None:
         """It is removed."""
         self._rows.pop((row.key.partition, row.key.row, row.etag), None)
+
+    def left(self) -> list[Row]:
+        """Those that earlier passes could not remove."""
+        return list(self._rows.values())
 
     def __contains__(self, row: Row) -> bool:
         return (row.key.partition, row.key.row, row.etag) in self._rows
