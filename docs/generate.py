@@ -251,13 +251,17 @@ def _behind(found: dict[str, Any]) -> Iterable[str]:
     ours, classic = found["details"].get("postdate", {}), found["details"].get("classic", {})
     if found["limit"]:
         yield from ["", "## The service's limit", ""]
-        runs = found["limit"]["runs"]
-        kinds = ["puts alone"] * (len(runs) // 2) + ["puts with deletes"] * (len(runs) // 2)
+        kinds = {False: "puts alone", True: "puts with deletes"}
         yield from _table(
             ["What", "At once", "Puts a second", "CPU of the client for each, µs"],
             [
-                [kind, str(run["concurrency"]), f"{run['per_s']:,.0f}", f"{run['client_cpu_us']:.0f}"]
-                for kind, run in zip(kinds, runs, strict=True)
+                [
+                    kinds[run["with_deletes"]],
+                    str(run["concurrency"]),
+                    f"{run['per_s']:,.0f}",
+                    f"{run['client_cpu_us']:.0f}",
+                ]
+                for run in found["limit"]["runs"]
             ],
         )
     if "linear" in ours:

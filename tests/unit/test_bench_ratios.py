@@ -34,12 +34,14 @@ def punctual(*late: float) -> Punctuality:
     return Punctuality(Lateness.of(late, expected=len(late)), 0.0, 0.0, 0, 0)
 
 
-def pace(per_s: float) -> Pace:
-    return Pace(32, 1000, 1000 / per_s, per_s, 150.0)
+def pace(per_s: float, *, deletes: bool = False) -> Pace:
+    return Pace(32, deletes, 1000, 1000 / per_s, per_s, 150.0)
 
 
 def measured() -> Results:
-    results = Results(limit=Limit(pace(2000.0), pace(1900.0), []))
+    results = Results(
+        limit=Limit.of([pace(1000.0), pace(2000.0), pace(1900.0, deletes=True), pace(5.0, deletes=True)])
+    )
     results.of(CLASSIC).drain = drain(500.0)
     results.of(CLASSIC_SDK).drain = drain(400.0)
     results.of(POSTDATE).drain = drain(1710.0, cpu_us=250.0, requests=1.025)

@@ -105,11 +105,20 @@ class Removals:
                 self._reached.set()
 
     async def until(self, count: int) -> None:
-        """Wait until so many rows are gone."""
+        """Wait until so many rows are gone.
+
+        Raises:
+            StorageError: the last ones are not for a minute.
+        """
         self._wanted = count
-        if self.count < count:
-            self._reached.clear()
-            await self._reached.wait()
+        if self.count >= count:
+            return
+        self._reached.clear()
+        try:
+            async with asyncio.timeout(QUIET_SECONDS):
+                await self._reached.wait()
+        except TimeoutError:
+            raise StorageError(f"{count - self.count} rows of what was put are not removed") from None
 
 
 async def drain_postdate(
@@ -159,12 +168,15 @@ async def drain_classic(ground: Ground, variant: type[LeanStorage | SdkStorage],
         meter = Meter(ground, account.requests)
         async with running(classic.run):
             await finished(recorder, count)
-            while classic.handed_over < count and classic.failure is None:
+            patience = clock.monotonic() + QUIET_SECONDS
+            while classic.handed_over < count:
+                if clock.monotonic() > patience:
+                    raise classic.failure or StorageError("rows of what was put are not removed")
                 await clock.sleep(0.005)
             drained = meter.stop(recorder)
-    if classic.failure is not None:
-        raise classic.failure
     drained.reading_s = classic.reading_s
+    if classic.failure is not None:
+        drained.notes.append(f"a row was tried again: {classic.failure}")
     return drained
 
 

@@ -31,6 +31,7 @@ class Pace:
     """One measurement."""
 
     concurrency: int
+    with_deletes: bool
     puts: int
     seconds: float
     per_s: float
@@ -40,11 +41,20 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The ceiling; `runs` are all measurements, the others the best of them."""
+    """The ceiling: the best of all measurements."""
 
     puts: Pace
     puts_and_deletes: Pace
     runs: list[Pace]
+
+    @classmethod
+    def of(cls, runs: Sequence[Pace]) -> Self:
+        """The best of these, which are of both kinds."""
+        best = [
+            max((run for run in runs if run.with_deletes is kind), key=lambda run: run.per_s)
+            for kind in (False, True)
+        ]
+        return cls(best[0], best[1], list(runs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +99,15 @@ async def measure_limit(ground: Ground, puts: int) -> Limit:
         StorageError: a prepared request was refused.
     """
     runs: list[Pace] = []
-    best: list[Pace] = []
     async with Account(ground.settings) as account, _bare_session() as session:
         messages = Messages(ground.settings, SystemClock(), ground.queue)
         for deleting in (False, True):
-            paces = []
             for concurrency in LIMIT_CONCURRENCIES:
                 batches = await _batches(account, messages, puts // ROWS_A_BATCH) if deleting else ()
                 put = await _prepared_put(account, messages, ground.queue)
-                paces.append(await _pace(session, put, batches, puts, concurrency))
+                runs.append(await _pace(session, put, batches, puts, concurrency))
                 await account.clear(ground.queue)
-            runs += paces
-            best.append(max(paces, key=lambda pace: pace.per_s))
-    return Limit(best[0], best[1], runs)
+    return Limit.of(runs)
 
 
 async def raw_put_seconds(ground: Ground, puts: int, concurrency: int) -> float:
@@ -129,7 +135,7 @@ async def _pace(
         raise StorageError(
             f"{puts} puts took {seconds:.0f} s; measure fewer, signatures end after 15 minutes"
         )
-    return Pace(concurrency, puts, seconds, puts / seconds, spent / puts * 1e6)
+    return Pace(concurrency, bool(batches), puts, seconds, puts / seconds, spent / puts * 1e6)
 
 
 def _with_deletes(put: Prepared, batches: Sequence[Prepared], puts: int) -> Iterator[Prepared]:

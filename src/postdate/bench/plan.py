@@ -20,6 +20,8 @@ _CLASSIC_PAGE = 50
 _REMOVED_AT_ONCE = 50
 _PAGE = 1_000
 _LOOKS = 60
+#: The limit is measured before and after the drains.
+_LIMITS = 2
 
 
 def steps_of(*, lateness: bool) -> set[str]:
@@ -31,8 +33,8 @@ def forecast(scale: Scale, *, lateness: bool) -> Mapping[RequestKind, int]:
     """About how many requests a run makes, by what they do, but for setting up and cleaning."""
     requests: Counter[RequestKind] = Counter()
     puts = scale.limit_puts * len(LIMIT_CONCURRENCIES)
-    requests[_PUT] += 2 * puts
-    requests[_BATCH] += 2 * puts // ROWS_A_BATCH  # rows come and go
+    requests[_PUT] += _LIMITS * 2 * puts
+    requests[_BATCH] += _LIMITS * 2 * puts // ROWS_A_BATCH  # rows come and go
     requests[_PUT] += scale.drain  # the loop
     requests[_DELETE] += scale.drain
     requests[_BATCH] += scale.drain // ROWS_A_BATCH

@@ -11,7 +11,7 @@ from postdate.bench.figures import IdleHour, Kill
 from postdate.bench.ground import Ground, quick
 from postdate.bench.idle import classic_after_quiet, first_after_quiet, idle_hours
 from postdate.bench.kill import kill_classic, kill_postdate
-from postdate.bench.limit import measure_limit
+from postdate.bench.limit import Limit, measure_limit
 from postdate.bench.linear import linear
 from postdate.bench.memory import flat, process_memory
 from postdate.bench.punctual import all_at_once, cross_check, measure_classic, measure_postdate, trickle
@@ -36,8 +36,11 @@ def no_lookahead(settings: Settings) -> Settings:
 
 
 async def _limit(bench: Bench) -> None:
+    before = bench.results.limit
     async with bench.grounds.fresh() as ground:
-        bench.results.limit = limit = await measure_limit(ground, bench.scale.limit_puts)
+        found = await measure_limit(ground, bench.scale.limit_puts)
+    # Measured before and after the drains: a ceiling is what was ever reached.
+    bench.results.limit = limit = found if before is None else Limit.of([*before.runs, *found.runs])
     bench.say(
         f"limit: {limit.puts.per_s:,.0f} puts/s at {limit.puts.concurrency} at once, "
         f"{limit.puts.client_cpu_us:.0f} µs CPU each; {limit.puts_and_deletes.per_s:,.0f}/s with deletes"
@@ -50,6 +53,7 @@ def _drain(contender: str, work: Callable[[Ground, int], Awaitable[Drained]]) ->
             drained = await work(ground, bench.scale.drain)
         bench.results.of(contender).drain = drain = drained.drain
         bench.results.tell(contender, "drain", drained)
+        bench.results.of(contender).notes.extend(f"drain: {note}" for note in drained.notes)
         if drained.reading_s is not None:
             reading, in_all = drained.reading_s, drained.seconds_in_all
             alone = drain["messages"] / (in_all - reading)
@@ -241,6 +245,7 @@ STEPS = [
     _drain(SDK_LOOP_DEFAULT, lambda ground, count: drain_sdk_loop(ground, count, shared_session=False)),
     _drain(POSTDATE, lambda ground, count: drain_postdate(ground, ground.settings, count)),
     _drain(POSTDATE_0, _drain_postdate_0),
+    Step(LIMIT, LIMIT, _limit),
     _late("trickle", CLASSIC, _trickle_classic),
     _late("trickle", POSTDATE, _trickle_postdate),
     _late("trickle", POSTDATE_0, _trickle_postdate_0),
