@@ -3,11 +3,11 @@
 import os
 import platform
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import psutil
 
+from bench.hot_calls import processor
 from postdate.local.node import azurite_version, find_node
 
 _MEGABYTE = 1 << 20
@@ -39,14 +39,6 @@ def cpu_seconds(pid: int) -> float:
 def memory_mb(pid: int) -> float:
     """Resident memory of a process, in MiB."""
     return float(psutil.Process(pid).memory_info().rss) / _MEGABYTE
-
-
-def processor() -> str:
-    """Its name, where the system tells."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def _system() -> str:

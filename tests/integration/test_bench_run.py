@@ -10,9 +10,11 @@ from azure_cases import connection_of
 from postdate.bench.account import Account
 from postdate.bench.classic_storage import LeanStorage, SdkStorage
 from postdate.bench.drain import drain_classic, drain_postdate, drain_sdk_loop
-from postdate.bench.ground import PREFIX, AccountGrounds, quick
+from postdate.bench.ground import PREFIX, AccountGrounds, LocalGrounds, quick
+from postdate.bench.kill import kill_classic, kill_postdate
 from postdate.bench.limit import measure_limit, raw_put_seconds
-from postdate.bench.punctual import all_at_once, measure_classic, measure_postdate, trickle
+from postdate.bench.memory import flat
+from postdate.bench.punctual import all_at_once, cross_check, measure_classic, measure_postdate, trickle
 from postdate.bench.ratios import ratios
 from postdate.bench.results import CLASSIC, POSTDATE, SDK_LOOP, Results
 from postdate.bench.scale import QUICK
@@ -88,6 +90,33 @@ async def test_three_contenders_give_the_ratios_of_a_drain(grounds):
     found = ratios(results)
     assert set(found) == {"drain_vs_classic", "drain_vs_limit", "requests_per_message", "cpu_vs_sdk_loop"}
     assert all(value > 0 for value in found.values())
+
+
+async def test_the_engine_drains_made_rows_and_its_memory_is_told():
+    found = await flat(200, 2_500)
+    assert (found.few["rows"], found.many["rows"]) == (200, 2_500)
+    assert found.few["peak_mb"] > 20
+    assert 0.9 < found.many["peak_mb"] / found.few["peak_mb"] < 1.2
+
+
+@pytest.mark.slow
+async def test_a_real_consumer_sees_nothing_before_the_bounds_that_were_computed():
+    async with LocalGrounds().fresh(consumer=True) as ground:
+        seen = await cross_check(ground, SCALE, quick(ground.settings))
+    assert (seen.sample, seen.early, seen.before_bounds) == (1, 0, 0)
+    assert seen.behind_max_s < 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("contender", ["classic", "postdate"])
+async def test_a_killed_process_loses_nothing_and_the_other_takes_over(grounds, contender):
+    async with grounds.fresh() as ground:
+        if contender == "classic":
+            killed = await kill_classic(ground, SCALE)
+        else:
+            killed = await kill_postdate(ground, quick(ground.settings), SCALE, SCALE.rows_ahead_s)
+    assert (killed["scheduled"], killed["lost"], killed["outstanding"]) == (SCALE.kill, 0, 0)
+    assert killed["longest_gap_s"] > 5  # the lease of the dead one
 
 
 @pytest.mark.slow

@@ -65,9 +65,6 @@ class MadeRows:
             self.empty.set()
         return [True] * len(rows)
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"{name}: a leader that drains does not ask for it")
-
 
 class Dropped:
     """A queue that keeps nothing."""

@@ -35,8 +35,6 @@ class Ground:
     #: The service's process; None where it is none of this machine.
     server_pid: int | None = None
     cpu_of: CpuOf | None = None
-    #: Whether `queue@consumer` is a queue of a second account.
-    consumer: bool = False
 
     def server_cpu(self) -> float:
         """Processor seconds that the service has taken so far; NaN where that can't be told."""
@@ -53,7 +51,11 @@ class Grounds(Protocol):
     """Gives each run its ground."""
 
     def fresh(self, *, consumer: bool = False) -> AbstractAsyncContextManager[Ground]:
-        """A ground for one run; what the run leaves is removed at the end."""
+        """A ground for one run; what the run leaves is removed at the end.
+
+        Args:
+            consumer: with a queue of the same name in a second account, `queue@consumer`.
+        """
         ...
 
 
@@ -72,7 +74,7 @@ class LocalGrounds:
                 connection=SecretStr(azurite.connection_string), aliases=aliases, **_names()
             )
             queue = f"{settings.endpoint}-in"
-            ground = Ground(settings, queue, azurite.pid, self._cpu_of, consumer)
+            ground = Ground(settings, queue, azurite.pid, self._cpu_of)
             async with Account(settings) as account:
                 await account.provision(ground.queue, settings.error_queue)
                 if consumer:

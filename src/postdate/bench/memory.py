@@ -34,11 +34,6 @@ class Flat:
     few: dict[str, float]
     many: dict[str, float]
 
-    @property
-    def ratio(self) -> float:
-        """Many to few."""
-        return self.many["peak_mb"] / self.few["peak_mb"]
-
 
 async def process_memory(ground: Ground, waiting: int, memory_of: MemoryOf) -> Memory:
     """A `postdate run` that leads, over so many rows that are due tomorrow."""

@@ -73,10 +73,6 @@ class Recorder:
         """When each put was answered, in monotonic seconds, in order."""
         return sorted(one.received for one in self._seen)
 
-    def first_sent(self) -> float:
-        """When the first put left, in monotonic seconds."""
-        return min(one.sent for one in self._seen)
-
     def observed(self) -> Iterator[Observed]:
         """The puts, read.
 

@@ -1,6 +1,5 @@
 """The messages of the workloads: the same bodies and headers for every contender."""
 
-import json
 import random
 import uuid
 from collections.abc import Iterable, Sequence
@@ -29,11 +28,6 @@ def body_of(number: int) -> dict[str, Any]:
         "lines": [{"article": f"A-{line}", "count": line, "price": 12.5 * line} for line in (1, 2, 3)],
         "total": 175.0,
     }
-
-
-def body_bytes(number: int) -> bytes:
-    """The same, encoded."""
-    return json.dumps(body_of(number), separators=(",", ":")).encode()
 
 
 class Messages:
