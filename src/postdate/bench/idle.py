@@ -76,6 +76,10 @@ class FastClock:
         return (self._real.monotonic() - self._began) * self._speed
 
 
+#: Fast seconds after which a process has taken its lease, published it and learned the clock.
+_SETTLED_SECONDS = 60.0
+
+
 @dataclass(frozen=True, slots=True)
 class IdleHours:
     """Requests of one process in each hour without messages, by operation."""
@@ -113,16 +117,24 @@ async def idle_hours(ground: Ground, scale: Scale) -> dict[str, IdleHours]:
             "leader": leader.parts.backend.requests,
             "follower": follower.parts.backend.requests,
         }
+        # Classic's quiet begins with its first poll, as after a message; ours when a process has settled.
+        settled = (0.0, _SETTLED_SECONDS, _SETTLED_SECONDS)
         counted = await asyncio.gather(
-            *(_hours(counter, clock, scale) for counter, clock in zip(counters.values(), clocks, strict=True))
+            *(
+                _hours(counter, clock, scale, after_s)
+                for counter, clock, after_s in zip(counters.values(), clocks, settled, strict=True)
+            )
         )
     return dict(zip(counters, counted, strict=True))
 
 
-async def _hours(counter: RequestCounter, clock: Clock, scale: Scale) -> IdleHours:
-    """Hours from now on; the first one includes what it took to start."""
-    began, hours = clock.monotonic(), []
+async def _hours(counter: RequestCounter, clock: Clock, scale: Scale, after_s: float) -> IdleHours:
+    """Hours of quiet, which begins in so many seconds."""
     before: Counts = {}
+    if after_s:
+        await clock.sleep(after_s)
+        before = counter.counts()
+    began, hours = clock.monotonic(), []
     for hour in range(1, scale.idle_hours + 1):
         await clock.sleep(began + hour * HOUR_SECONDS - clock.monotonic())
         counts = counter.counts()

@@ -1,5 +1,6 @@
 """The steps of a run, one after the other, each on a ground of its own; a failure stops no other step."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 
@@ -29,6 +30,8 @@ class Step:
     workload: str
     contender: str
     work: Callable[[Bench], Awaitable[None]]
+    #: It mostly waits, so it may do that beside others of its kind that follow or precede it.
+    waits: bool = False
 
 
 def chosen(steps: Iterable[Step], only: Collection[str]) -> list[Step]:
@@ -45,22 +48,33 @@ def chosen(steps: Iterable[Step], only: Collection[str]) -> list[Step]:
 
 
 async def run_steps(bench: Bench, steps: Collection[Step]) -> None:
-    """Run them; what fails is kept with the figures of its contender."""
+    """Run them one after the other, those that mostly wait side by side.
+
+    What fails is kept with the figures of its contender.
+    """
+    numbered = list(enumerate(steps, 1))
+    while numbered:
+        together = [numbered.pop(0)]
+        while together[0][1].waits and numbered and numbered[0][1].waits:
+            together.append(numbered.pop(0))
+        await asyncio.gather(*(_run(bench, step, f"{number}/{len(steps)}") for number, step in together))
+
+
+async def _run(bench: Bench, step: Step, place: str) -> None:
     clock = SystemClock()
-    for number, step in enumerate(steps, 1):
-        name = step.workload if step.workload == step.contender else f"{step.contender} {step.workload}"
-        bench.say(f"[{number}/{len(steps)}] {name}")
-        began = clock.monotonic()
-        try:
-            await step.work(bench)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it goes with the figures
-            line = f"{step.workload}: {_told(error)}"
-            if step.contender == LIMIT:
-                bench.results.failures.append(line)
-            else:
-                bench.results.of(step.contender).failures.append(line)
-            bench.say(f"{name} FAILED: {line}")
-        bench.say(f"{name} took {clock.monotonic() - began:.0f} s")
+    name = step.workload if step.workload == step.contender else f"{step.contender} {step.workload}"
+    bench.say(f"[{place}] {name}")
+    began = clock.monotonic()
+    try:
+        await step.work(bench)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it goes with the figures
+        line = f"{step.workload}: {_told(error)}"
+        if step.contender == LIMIT:
+            bench.results.failures.append(line)
+        else:
+            bench.results.of(step.contender).failures.append(line)
+        bench.say(f"{name} FAILED: {line}")
+    bench.say(f"{name} took {clock.monotonic() - began:.0f} s")
 
 
 def _told(error: Exception) -> str:

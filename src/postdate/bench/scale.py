@@ -43,11 +43,11 @@ class Scale:
     burst_rows_ahead_s: float = 150.0
     #: Endpoints that are idle side by side, for how long, and the delay of the message that ends it.
     idle_endpoints: int = 20
-    idle_quiet_s: float = 150.0
+    idle_quiet_s: float = 90.0
     after_idle_delay_s: float = 100.0
     #: Hours that an idle process is watched, and how many times as fast as others its clock runs.
     idle_hours: int = 2
-    idle_speed: float = 30.0
+    idle_speed: float = 60.0
     #: Due rows at which the time of one message is compared.
     linear: tuple[int, ...] = (1_000, 10_000, 100_000)
     #: Waiting rows at which the memory of the engine alone is compared.

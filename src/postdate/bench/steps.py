@@ -87,7 +87,7 @@ def _classic_variant(bench: Bench) -> type[LeanStorage | SdkStorage]:
 Late = Callable[[Bench, Ground], Awaitable[Punctuality]]
 
 
-def _late(workload: str, contender: str, work: Late, variant: str = "") -> Step:
+def _late(workload: str, contender: str, work: Late, variant: str = "", *, waits: bool = False) -> Step:
     async def step(bench: Bench) -> None:
         async with bench.grounds.fresh() as ground:
             found = await work(bench, ground)
@@ -99,7 +99,7 @@ def _late(workload: str, contender: str, work: Late, variant: str = "") -> Step:
             f"known to {found.width_p50_s * 1000:.0f} ms"
         )
 
-    return Step(workload, contender, step)
+    return Step(workload, contender, step, waits)
 
 
 def _trickle_postdate(bench: Bench, ground: Ground) -> Awaitable[Punctuality]:
@@ -253,10 +253,10 @@ STEPS = [
     _late("burst", POSTDATE, _burst_postdate(lambda scale: scale.burst_queue_ahead_s), "via_queue"),
     _late("burst", POSTDATE, _burst_postdate(lambda scale: scale.burst_rows_ahead_s), "via_row"),
     _late("burst", POSTDATE_0, _burst_postdate_0),
-    _late("after_idle", CLASSIC, _after_idle_classic),
-    _late("after_idle", POSTDATE, _after_idle_postdate),
+    _late("after_idle", CLASSIC, _after_idle_classic, waits=True),
+    _late("after_idle", POSTDATE, _after_idle_postdate, waits=True),
+    Step("idle_hour", POSTDATE, _idle, waits=True),
     Step("cross_check", POSTDATE, _cross_check),
-    Step("idle_hour", POSTDATE, _idle),
     Step("memory", POSTDATE, _memory),
     Step("flat", POSTDATE, _flat),
     _kill(CLASSIC, _kill_classic),

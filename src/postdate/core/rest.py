@@ -4,15 +4,16 @@ A delay of at most `direct_within` goes straight to its queue. So a row that nob
 least that much later, and a leader that found nothing near need not look again before. Nor need a follower
 be quick to take over: it is in time as long as it leads before the first such row is due.
 
-With the defaults a resting leader makes two requests each 52 s: one look, one renewal.
+With the defaults a resting leader makes two requests each 54 s: one look, one renewal.
 """
 
 from datetime import timedelta
 
 #: Seconds of the lease of a resting leader: the longest that the service gives.
 REST_LEASE_SECONDS = 60
-#: Seconds after which it is renewed: what is left is enough for one more try.
-REST_RENEWAL_SECONDS = 52.0
+#: Seconds after which it is renewed. What is left is enough for a look and one try; should that fail, the
+#: term ends, and nobody is late for it.
+REST_RENEWAL_SECONDS = 54.0
 #: Seconds that a new leader has for its first pass.
 _SPARE_SECONDS = 5.0
 #: Time that a leader has to hand over what it found at the last moment.
