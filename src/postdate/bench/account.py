@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceExistsError
 from azure.core.pipeline.transport import AioHttpTransport, AsyncHttpTransport, HttpRequest
 from azure.data.tables.aio import TableClient
-from azure.storage.blob.aio import ContainerClient
+from azure.storage.blob.aio import BlobLeaseClient, ContainerClient
 from azure.storage.queue.aio import QueueClient
 
 from postdate.backends.azure_storage.clients import API_VERSION, AccountClients, Credentials
@@ -178,13 +178,20 @@ class Account:
         """
         answers = await asyncio.gather(
             self.table().delete_table(),
-            self.container().delete_container(),
+            self._remove_container(),
             *(self.queue(name).delete_queue() for name in queues),
             return_exceptions=True,
         )
         for answer in answers:
             if isinstance(answer, AzureError) and getattr(answer, "status_code", None) != 404:
                 raise answer
+
+    async def _remove_container(self) -> None:
+        container = self.container()
+        with suppress(AzureError):
+            # Of a process that was killed: a container under a lease can't be deleted.
+            await BlobLeaseClient(container).break_lease(0)
+        await container.delete_container()
 
     async def clear(self, queue: str) -> None:
         """Remove all messages of a queue."""
