@@ -35,13 +35,13 @@ IMAGES = ROOT / "docs" / "images"
 def main() -> int:
     """Measure, write, and say by the exit status whether all went well."""
     arguments = _arguments()
-    found = asyncio.run(_measure(arguments))
-    _print(RATIO_COLUMNS, ratio_rows(found["goals"]))
-    _print(CONTENDER_COLUMNS, contender_rows(found["contenders"]))
     whole = not (arguments.quick or arguments.only or arguments.skip_peers)
     out = arguments.out or (RESULTS if whole else None)
+    found = asyncio.run(_measure(arguments, out))
+    _print(RATIO_COLUMNS, ratio_rows(found["goals"]))
+    _print(CONTENDER_COLUMNS, contender_rows(found["contenders"]))
     if out:
-        out.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        _write(found, out)
         print(f"written: {out.name}")
     images = arguments.images or (IMAGES if whole else None)
     if images:
@@ -73,7 +73,11 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def _measure(arguments: argparse.Namespace) -> dict[str, Any]:
+def _write(found: dict[str, Any], out: Path) -> None:
+    out.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+async def _measure(arguments: argparse.Namespace, out: Path | None) -> dict[str, Any]:
     clock = SystemClock()
     began = clock.monotonic()
     scale = QUICK if arguments.quick else FULL
@@ -87,17 +91,23 @@ async def _measure(arguments: argparse.Namespace) -> dict[str, Any]:
         bench = Bench(LocalGrounds(cpu_seconds), scale, results, say, memory_mb)
         await run_steps(bench, chosen(STEPS, ours))
     peers: list[Figures] = []
+
+    def so_far() -> dict[str, Any]:
+        return record(
+            results,
+            scale=scale,
+            seconds=clock.monotonic() - began,
+            versions=versions() | servers(),
+            machine=machine(),
+            peers=peers,
+        )
+
     theirs = [name for name in arguments.only if name in PEERS]
     if not arguments.skip_peers and (theirs or not arguments.only):
+        if out:
+            _write(so_far(), out)  # the peers take as long again, and may be interrupted
         peers = await _peers(arguments.quick, say, theirs, results)
-    return record(
-        results,
-        scale=scale,
-        seconds=clock.monotonic() - began,
-        versions=versions() | servers(),
-        machine=machine(),
-        peers=peers,
-    )
+    return so_far()
 
 
 async def _peers(quick: bool, say: Say, only: list[str], results: Results) -> list[Figures]:

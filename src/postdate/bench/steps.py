@@ -209,7 +209,7 @@ def _kill(contender: str, work: Callable[[Bench, Ground], Awaitable[Kill]]) -> S
             f"duplicated {killed['duplicated']}, longest gap {killed['longest_gap_s']:.1f} s"
         )
 
-    return Step("kill", contender, step)
+    return Step("kill", contender, step, waits=True)
 
 
 def _kill_postdate(bench: Bench, ground: Ground) -> Awaitable[Kill]:
@@ -246,9 +246,9 @@ STEPS = [
     _drain(POSTDATE, lambda ground, count: drain_postdate(ground, ground.settings, count)),
     _drain(POSTDATE_0, _drain_postdate_0),
     Step(LIMIT, LIMIT, _limit),
-    _late("trickle", CLASSIC, _trickle_classic),
-    _late("trickle", POSTDATE, _trickle_postdate),
-    _late("trickle", POSTDATE_0, _trickle_postdate_0),
+    _late("trickle", CLASSIC, _trickle_classic, waits=True),
+    _late("trickle", POSTDATE, _trickle_postdate, waits=True),
+    _late("trickle", POSTDATE_0, _trickle_postdate_0, waits=True),
     _late("burst", CLASSIC, _burst_classic),
     _late("burst", POSTDATE, _burst_postdate(lambda scale: scale.burst_queue_ahead_s), "via_queue"),
     _late("burst", POSTDATE, _burst_postdate(lambda scale: scale.burst_rows_ahead_s), "via_row"),
@@ -256,11 +256,12 @@ STEPS = [
     _late("after_idle", CLASSIC, _after_idle_classic, waits=True),
     _late("after_idle", POSTDATE, _after_idle_postdate, waits=True),
     Step("idle_hour", POSTDATE, _idle, waits=True),
-    Step("cross_check", POSTDATE, _cross_check),
     Step("memory", POSTDATE, _memory),
     Step("flat", POSTDATE, _flat),
     _kill(CLASSIC, _kill_classic),
     _kill(POSTDATE, _kill_postdate),
     _kill(POSTDATE_0, _kill_postdate_0),
+    # A consumer that hardly rests beside them changes nothing: what counts is lost, doubled, and seconds.
+    Step("cross_check", POSTDATE, _cross_check, waits=True),
     Step("linear", POSTDATE, _linear),
 ]
