@@ -48,6 +48,7 @@ from postdate.backends.azure_storage.batch_wire import (
     etags_or_failure,
     inserts,
 )
+from postdate.clock import SystemClock
 from postdate.model.keys import RowKey
 from postdate.ports import Receipt
 
@@ -105,11 +106,16 @@ class _Stamp(SansIOHTTPPolicy[Any, Any]):
 
     def __init__(self) -> None:
         self._user_agent = UserAgentPolicy(sdk_moniker="postdate").user_agent
+        self._clock = SystemClock()
+        self._second, self._date = 0, ""
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
         """Add them."""
         headers = request.http_request.headers
-        headers["x-ms-date"] = formatdate(usegmt=True)
+        second = int(self._clock.now().timestamp())
+        if second != self._second:
+            self._second, self._date = second, formatdate(second, usegmt=True)
+        headers["x-ms-date"] = self._date
         headers["x-ms-client-request-id"] = str(uuid4())
         headers["User-Agent"] = self._user_agent
 
@@ -146,7 +152,7 @@ class HotTable:
         )
         more = "".join(f"&{name}={quote(value, safe='')}" for name, value in values if value is not None)
         url = f"{self._url}()?$top={top}{more}"
-        response = await _run(self._pipeline, HttpRequest("GET", url, dict(_TABLE_HEADERS)))
+        response = await _run(self._pipeline, _request("GET", url, _TABLE_HEADERS))
         if response.status_code != 200:
             raise RefusedCall(response)
         headers = response.headers
@@ -159,9 +165,7 @@ class HotTable:
         self, content_type: str, body: bytes, operations: int, **options: Any
     ) -> list[str | None]:
         headers = {**_BATCH_HEADERS, "Content-Type": content_type}
-        request = HttpRequest("POST", self._batch_url, headers)
-        request.set_bytes_body(body)
-        response = await _run(self._pipeline, request, **options)
+        response = await _run(self._pipeline, _request("POST", self._batch_url, headers, body), **options)
         if response.status_code != 202:
             raise RefusedCall(response)
         outcome = etags_or_failure(response.body())
@@ -191,9 +195,7 @@ class HotQueues:
             "<?xml version='1.0' encoding='utf-8'?>\n"
             f"<QueueMessage><MessageText>{escape(text)}</MessageText></QueueMessage>"
         ).encode("utf-8", "xmlcharrefreplace")
-        request = HttpRequest("POST", url, dict(self._headers))
-        request.set_bytes_body(body)
-        response = await _run(self._pipeline, request)
+        response = await _run(self._pipeline, _request("POST", url, self._headers, body))
         if response.status_code != 201:
             raise RefusedCall(response)
         answer = _text(response)
@@ -201,6 +203,15 @@ class HotQueues:
         if native_id is None or pop_receipt is None:
             raise UnreadableAnswer("a put was answered without id or pop receipt")
         return Receipt(unescape(native_id[1]), unescape(pop_receipt[1]))
+
+
+def _request(method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> HttpRequest:
+    request = HttpRequest(method, url)
+    # A plain one: azure-core's own, blind to case, is gone through name by name in Python at each signature.
+    request.headers = dict(headers)
+    if body is not None:
+        request.set_bytes_body(body)
+    return request
 
 
 async def _run(pipeline: Pipeline, request: HttpRequest, **options: Any) -> AsyncHttpResponse:
