@@ -16,7 +16,7 @@ from postdate.bench.limit import measure_limit, raw_put_seconds
 from postdate.bench.memory import flat
 from postdate.bench.punctual import all_at_once, cross_check, measure_classic, measure_postdate, trickle
 from postdate.bench.ratios import ratios
-from postdate.bench.results import CLASSIC, POSTDATE, SDK_LOOP, Results
+from postdate.bench.results import CLASSIC, LIMIT, POSTDATE, SDK_LOOP, Results
 from postdate.bench.scale import QUICK
 from postdate.bench.steps import no_lookahead
 from postdate.errors import StorageError
@@ -75,6 +75,7 @@ async def test_three_contenders_give_the_ratios_of_a_drain(grounds):
     results = Results()
     async with grounds.fresh() as ground:
         results.limit = await measure_limit(ground, 200)
+        results.rounds[LIMIT] = [results.limit.puts_and_deletes.per_s]
     async with grounds.fresh() as ground:
         results.of(CLASSIC).drain = (await drain_classic(ground, LeanStorage, COUNT)).drain
     async with grounds.fresh() as ground:
@@ -82,6 +83,7 @@ async def test_three_contenders_give_the_ratios_of_a_drain(grounds):
     async with grounds.fresh() as ground:
         drained = await drain_postdate(ground, ground.settings, COUNT)
         results.of(POSTDATE).drain = drained.drain
+        results.rounds[POSTDATE] = [drained.drain["per_s"]]
     assert drained.requests["queue put message"] == {"ok": COUNT}
     assert sum(drained.requests["table batch"].values()) < COUNT / 10
     assert sum(sum(ends.values()) for ends in drained.requests.values()) == pytest.approx(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from postdate.bench.figures import Drain, Figures
-from postdate.bench.results import CLASSIC, CLASSIC_SDK, POSTDATE, POSTDATE_0, SDK_LOOP, Results
+from postdate.bench.results import CLASSIC, CLASSIC_SDK, LIMIT, POSTDATE, POSTDATE_0, SDK_LOOP, Results
 
 Number = float | int
 
@@ -85,8 +85,10 @@ def _vs_classic(results: Results) -> Number | None:
 
 
 def _vs_limit(results: Results) -> Number | None:
-    ours, limit = _drain(results, POSTDATE), results.limit
-    return ours["per_s"] / limit.puts_and_deletes.per_s if ours and limit else None
+    """The middle of the rounds' ratios."""
+    rounds = zip(results.rounds.get(POSTDATE, ()), results.rounds.get(LIMIT, ()), strict=False)
+    shares = sorted(ours / limit for ours, limit in rounds)
+    return shares[len(shares) // 2] if shares else None
 
 
 def _late(workload: str, percentile: str) -> Callable[[Results], Number | None]:

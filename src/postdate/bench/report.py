@@ -45,6 +45,7 @@ def record(
         "goals": {name: finite(verdict) for name, verdict in verdicts(found).items()},
         "classic": None if classic is None else classic.name,
         "limit": None if results.limit is None else finite(asdict(results.limit)),
+        "rounds": results.rounds,
         "contenders": [one.as_json() for one in (*results.figures.values(), *peers)],
         "details": finite(results.details),
         "scale": asdict(scale),

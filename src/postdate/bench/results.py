@@ -51,6 +51,9 @@ class Results:
     #: What is behind the figures: by contender, then by workload.
     details: dict[str, dict[str, Any]] = field(default_factory=dict)
     limit: Limit | None = None
+    #: Messages a second in each round, by contender and for the limit. The rounds of all are interleaved, so
+    #: that what a round compares was measured within a minute or two, on a machine in the same mood.
+    rounds: dict[str, list[float]] = field(default_factory=dict)
     #: Steps that belong to no contender and failed.
     failures: list[str] = field(default_factory=list)
 

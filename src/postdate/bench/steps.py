@@ -39,11 +39,11 @@ async def _limit(bench: Bench) -> None:
     before = bench.results.limit
     async with bench.grounds.fresh() as ground:
         found = await measure_limit(ground, bench.scale.limit_puts)
-    # Measured before and after the drains: a ceiling is what was ever reached.
-    bench.results.limit = limit = found if before is None else Limit.of([*before.runs, *found.runs])
+    bench.results.limit = found if before is None else Limit.of([*before.runs, *found.runs])
+    bench.results.rounds.setdefault(LIMIT, []).append(found.puts_and_deletes.per_s)
     bench.say(
-        f"limit: {limit.puts.per_s:,.0f} puts/s at {limit.puts.concurrency} at once, "
-        f"{limit.puts.client_cpu_us:.0f} µs CPU each; {limit.puts_and_deletes.per_s:,.0f}/s with deletes"
+        f"limit: {found.puts.per_s:,.0f} puts/s at {found.puts.concurrency} at once, "
+        f"{found.puts.client_cpu_us:.0f} µs CPU each; {found.puts_and_deletes.per_s:,.0f}/s with deletes"
     )
 
 
@@ -51,22 +51,35 @@ def _drain(contender: str, work: Callable[[Ground, int], Awaitable[Drained]]) ->
     async def step(bench: Bench) -> None:
         async with bench.grounds.fresh() as ground:
             drained = await work(ground, bench.scale.drain)
-        bench.results.of(contender).drain = drain = drained.drain
-        bench.results.tell(contender, "drain", drained)
-        bench.results.of(contender).notes.extend(f"drain: {note}" for note in drained.notes)
-        if drained.reading_s is not None:
-            reading, in_all = drained.reading_s, drained.seconds_in_all
-            alone = drain["messages"] / (in_all - reading)
-            bench.results.of(contender).notes.append(
-                f"drain: it waited {reading:.1f} of {in_all:.1f} s for pages, for which the emulator looks "
-                f"at all rows; without that it would be {alone:,.0f} a second"
-            )
+        drain = drained.drain
+        rounds = bench.results.rounds.setdefault(contender, [])
+        rounds.append(drain["per_s"])
+        found = bench.results.details.setdefault(contender, {}).setdefault("drains", [])
+        found.append(asdict(drained))
+        # Of several rounds the middle one counts.
+        middle = sorted(found, key=lambda one: float(one["drain"]["per_s"]))[len(found) // 2]
+        bench.results.of(contender).drain = middle["drain"]
+        bench.results.of(contender).notes.extend(
+            f"drain, round {len(rounds)}: {note}" for note in (*drained.notes, *_reading(drained))
+        )
         bench.say(
             f"{contender}: {drain['per_s']:,.0f}/s, {drain['client_cpu_us']:.0f} µs CPU and "
             f"{drain['requests_per_message']:.3f} requests per message"
         )
 
     return Step("drain", contender, step)
+
+
+def _reading(drained: Drained) -> list[str]:
+    if drained.reading_s is None:
+        return []
+    reading, in_all = drained.reading_s, drained.seconds_in_all
+    alone = drained.drain["messages"] / (in_all - reading)
+    note = (
+        f"it waited {reading:.1f} of {in_all:.1f} s for pages, for which the emulator looks at all rows; "
+        f"without that it would be {alone:,.0f} a second"
+    )
+    return [note]
 
 
 def _drain_postdate_0(ground: Ground, count: int) -> Awaitable[Drained]:
@@ -237,15 +250,20 @@ async def _linear(bench: Bench) -> None:
     bench.results.tell(POSTDATE, "linear", [asdict(one) for one in found])
 
 
-STEPS = [
+_ROUND = [
     Step(LIMIT, LIMIT, _limit),
     _drain(CLASSIC, lambda ground, count: drain_classic(ground, LeanStorage, count)),
+    _drain(POSTDATE, lambda ground, count: drain_postdate(ground, ground.settings, count)),
+]
+
+STEPS = [
+    *_ROUND,
+    *_ROUND,
+    *_ROUND,
     _drain(CLASSIC_SDK, lambda ground, count: drain_classic(ground, SdkStorage, count)),
     _drain(SDK_LOOP, lambda ground, count: drain_sdk_loop(ground, count, shared_session=True)),
     _drain(SDK_LOOP_DEFAULT, lambda ground, count: drain_sdk_loop(ground, count, shared_session=False)),
-    _drain(POSTDATE, lambda ground, count: drain_postdate(ground, ground.settings, count)),
     _drain(POSTDATE_0, _drain_postdate_0),
-    Step(LIMIT, LIMIT, _limit),
     _late("trickle", CLASSIC, _trickle_classic, waits=True),
     _late("trickle", POSTDATE, _trickle_postdate, waits=True),
     _late("trickle", POSTDATE_0, _trickle_postdate_0, waits=True),

@@ -25,7 +25,8 @@ from postdate.settings import BackendName, Settings, load_prices
 
 @command(
     prints="one object: `ratios` (number by name), `goals` (by name: `ratio`, `goal`, `met`, `meaning`), "
-    "`classic` (the form of it that ratios are against), `limit`, `contenders` (list of figures), `details`, "
+    "`classic` (the form of it that ratios are against), `limit`, `rounds` (messages a second "
+    "of each round, by contender), `contenders` (list of figures), `details`, "
     "`scale`, `versions`, `machine`, `date`, `seconds`, `failures` (list of text); progress goes to stderr"
 )
 async def bench(
@@ -116,7 +117,9 @@ async def _measure(scale: Scale, *, lateness: bool, settings: Settings | None) -
     clock, results = SystemClock(), Results()
     began = clock.monotonic()
     grounds = LocalGrounds() if settings is None else AccountGrounds(settings)
-    await run_steps(Bench(grounds, scale, results, note), chosen(STEPS, steps_of(lateness=lateness)))
+    # Each step once: what the rounds are for, a machine that is shared with the service, is not given here.
+    once = list(dict.fromkeys(chosen(STEPS, steps_of(lateness=lateness))))
+    await run_steps(Bench(grounds, scale, results, note), once)
     return record(
         results, scale=scale, seconds=clock.monotonic() - began, versions=versions(), machine=_machine()
     )
