@@ -149,13 +149,8 @@ def test_the_program_prints_tables_and_writes_figures(tmp_path, monkeypatch, cap
     told = capsys.readouterr().out
     assert report.tables(figures) in told
     assert f"{len(runs)} runs" in told
-    plots_or_skip(figures, tmp_path)
-
-
-def plots_or_skip(figures, directory):
-    pytest.importorskip("matplotlib", reason="of the extra bench")
-    plots.draw(figures, directory)
-    assert len(list(directory.glob("scale-*.png"))) == 5
+    plots.draw(figures, tmp_path)
+    assert len(list(tmp_path.glob("scale-*.png"))) == 5
 
 
 # --- models ---------------------------------------------------------------------------------------

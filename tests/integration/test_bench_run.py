@@ -110,15 +110,18 @@ async def test_a_real_consumer_sees_nothing_before_the_bounds_that_were_computed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("contender", ["classic", "postdate"])
-async def test_a_killed_process_loses_nothing_and_the_other_takes_over(grounds, contender):
-    async with grounds.fresh() as ground:
-        if contender == "classic":
-            killed = await kill_classic(ground, SCALE)
-        else:
-            killed = await kill_postdate(ground, quick(ground.settings), SCALE, SCALE.rows_ahead_s)
-    assert (killed["scheduled"], killed["lost"], killed["outstanding"]) == (SCALE.kill, 0, 0)
-    assert killed["longest_gap_s"] > 5  # the lease of the dead one
+async def test_a_killed_process_loses_nothing_and_the_other_takes_over(grounds):
+    async def classic():
+        async with grounds.fresh() as ground:
+            return await kill_classic(ground, SCALE)
+
+    async def postdate():
+        async with grounds.fresh() as ground:
+            return await kill_postdate(ground, quick(ground.settings), SCALE, SCALE.rows_ahead_s)
+
+    for killed in await asyncio.gather(classic(), postdate()):
+        assert (killed["scheduled"], killed["lost"], killed["outstanding"]) == (SCALE.kill, 0, 0)
+        assert killed["longest_gap_s"] > 5  # the lease of the dead one
 
 
 @pytest.mark.slow
