@@ -42,8 +42,12 @@ class Scene:
         )
 
     async def schedule_together(self, count):
-        """So many messages due at one instant: one pass, one removal."""
-        at = self.parts.clock.now() + timedelta(seconds=0.5)
+        """So many messages due at one instant: one pass, one removal.
+
+        By the latest that it can be now: until its second turns the service's clock is known to a second,
+        and an instant that is reached while this schedules would go straight to the queue, with no row.
+        """
+        at = self.parts.clock.latest() + timedelta(seconds=1)
         for n in range(count):
             outgoing = Outgoing(self.queue, n, at=at, message_id=f"m{n}")
             await self.parts.intake.schedule(outgoing)
