@@ -12,7 +12,16 @@ Found = Mapping[str, Any]
 _ROOT = Path(__file__).parents[1]
 #: Lateness below this is drawn as this: the axis is logarithmic, and bounds are no better known.
 _LEAST_SECONDS = 1e-3
-_COLOURS = {"postdate": "tab:blue", "postdate_lookahead_0": "tab:cyan", "classic": "tab:red", "limit": "grey"}
+_COLOURS = {
+    "postdate": "tab:blue",
+    "postdate_lookahead_0": "tab:cyan",
+    "classic": "tab:red",
+    "limit": "grey",
+    "celery": "tab:green",
+    "dramatiq": "tab:orange",
+    "procrastinate": "tab:purple",
+    "apscheduler": "tab:brown",
+}
 _LABELS = {
     "postdate": "Postdate",
     "postdate_lookahead_0": "Postdate, lookahead 0",

@@ -232,7 +232,7 @@ def benchmark() -> Iterable[str]:
     yield from ["", f"Classic is there in its faster form, `{found['classic']}`.", "", "## Contenders", ""]
     yield from _table(CONTENDER_COLUMNS, contender_rows(found["contenders"]))
     yield from _pictures("drain", "trickle", "burst", "idle", "cpu", "memory")
-    yield from ["", "What to know of each:", ""]
+    yield from ["", "## Classic and the alternatives: what to know of each", ""]
     for one in found["contenders"]:
         yield f"- **{one['name']}** ({one['version']}): {'; '.join(one['notes'])}."
     yield from _behind(found)
