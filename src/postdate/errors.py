@@ -13,6 +13,12 @@
     ├── DelayedDeliveryDisabled       the toggle is off
     ├── DestinationNotFound           the queue is not there
     ├── PoisonMessage                 a queue message or row that cannot be read
+    │   ├── UnreadableBody            not of the type that its handler takes
+    │   └── NoHandler                 no handler takes messages of its type
+    ├── TryLater                      raised by a handler: not now, and not a failure
+    ├── HandlerTimeout                a handler took longer than it may
+    ├── HandlerNeverEnded             every process that took the message ended before its handler did
+    ├── CriticalFailure               a breaker tripped: the process should be restarted
     ├── AzuriteError                  the local storage service can't be installed or started
     └── StorageError                  the storage service said no, or nothing
         ├── StorageUnreachable        no answer from the address
@@ -114,6 +120,39 @@ class DestinationNotFound(PostdateError):
 
 class PoisonMessage(PostdateError):
     """A queue message or a row that can never be read; its text says why."""
+
+
+class UnreadableBody(PoisonMessage):
+    """The body is not of the type that the message's handler takes."""
+
+
+class NoHandler(PoisonMessage):
+    """No handler takes messages of this type."""
+
+
+class TryLater(PostdateError):
+    """Raised in a handler: the message goes back, hidden for `delay` seconds, and nothing counts as failed."""
+
+    def __init__(self, reason: str, delay: float = 1.0) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        #: Seconds; whole ones, since a queue hides for whole seconds.
+        self.delay = delay
+
+    def __reduce__(self) -> tuple[type["TryLater"], tuple[str, float]]:
+        return type(self), (self.reason, self.delay)
+
+
+class HandlerTimeout(PostdateError):
+    """A handler took longer than `POSTDATE_HANDLER_TIMEOUT`; it was cancelled where that is possible."""
+
+
+class HandlerNeverEnded(PostdateError):
+    """The message was taken as often as it may be, and each time the process ended before its handler did."""
+
+
+class CriticalFailure(PostdateError):
+    """Storing, fetching, dispatching or receiving failed for so long that a restart is the best that is left."""
 
 
 class AzuriteError(PostdateError):

@@ -21,7 +21,31 @@ ORIGINATING_MACHINE = "NServiceBus.OriginatingMachine"
 TIME_SENT = "NServiceBus.TimeSent"
 DELIVER_AT = "NServiceBus.DeliverAt"
 TIME_TO_BE_RECEIVED = "NServiceBus.TimeToBeReceived"
+RELATED_TO = "NServiceBus.RelatedTo"
+VERSION = "NServiceBus.Version"
+CONTROL_MESSAGE = "NServiceBus.ControlMessage"
+
+#: Delayed retries done so far, absent before the first; and when the last of them was scheduled.
 RETRIES = "NServiceBus.Retries"
+RETRIES_TIMESTAMP = "NServiceBus.Retries.Timestamp"
+#: Immediate retries, as endpoints of old counted them.
+FL_RETRIES = "NServiceBus.FLRetries"
+RETRY_HEADERS = (RETRIES, RETRIES_TIMESTAMP, FL_RETRIES)
+
+SAGA_ID = "NServiceBus.SagaId"
+SAGA_TYPE = "NServiceBus.SagaType"
+ORIGINATING_SAGA_ID = "NServiceBus.OriginatingSagaId"
+ORIGINATING_SAGA_TYPE = "NServiceBus.OriginatingSagaType"
+#: Its presence makes a message a saga's timeout.
+IS_SAGA_TIMEOUT = "NServiceBus.IsSagaTimeoutMessage"
+
+#: Of the legacy timeout manager (nservicebus-azure, section 4).
+TIMEOUT_EXPIRE = "NServiceBus.Timeout.Expire"
+TIMEOUT_DESTINATION = "NServiceBus.Timeout.RouteExpiredTimeoutTo"
+CLEAR_TIMEOUTS = "NServiceBus.ClearTimeouts"
+RELATED_TO_TIMEOUT = "NServiceBus.RelatedToTimeoutId"
+#: Literally so, without the prefix.
+TIMEOUT_ID = "Timeout.Id"
 
 FAILED_QUEUE = "NServiceBus.FailedQ"
 TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
@@ -31,13 +55,20 @@ EXCEPTION_HELP_LINK = "NServiceBus.ExceptionInfo.HelpLink"
 EXCEPTION_MESSAGE = "NServiceBus.ExceptionInfo.Message"
 EXCEPTION_SOURCE = "NServiceBus.ExceptionInfo.Source"
 STACK_TRACE = "NServiceBus.ExceptionInfo.StackTrace"
+EXCEPTION_DATA = "NServiceBus.ExceptionInfo.Data."
+PROCESSING_ENDPOINT = "NServiceBus.ProcessingEndpoint"
+PROCESSING_MACHINE = "NServiceBus.ProcessingMachine"
+HOST_ID = "$.diagnostics.hostid"
+HOST_NAME = "$.diagnostics.hostdisplayname"
 
 #: The leader's term that handed the message over: the fencing token that consumers may check.
 TERM = "Postdate.Term"
 #: Where the body lies when it was too large for the queue: the name of a blob (claim check).
 PAYLOAD = "Postdate.Payload"
-#: How often dispatch was tried before the message went to the error queue.
+#: How often dispatch, or handling, was tried before the message went to the error queue.
 ATTEMPTS = "Postdate.Attempts"
+#: Times that the service handed the message out and nobody tried to handle it: not failures.
+UNCOUNTED = "Postdate.Uncounted"
 
 Headers = dict[str, str | None]
 

@@ -2,16 +2,9 @@
 
 from postdate.settings.accounts import Account
 from postdate.settings.environment import FILE_VARIABLE, cache_folder, child_environment, in_ci
+from postdate.settings.fields import PREFIX, BackendName, Duration, Guarantee, LargeBodies, LeaseTarget
 from postdate.settings.loading import SettingLine, explain_settings, load_settings, show_value
-from postdate.settings.model import (
-    PREFIX,
-    BackendName,
-    Duration,
-    Guarantee,
-    LargeBodies,
-    LeaseTarget,
-    Settings,
-)
+from postdate.settings.model import Settings
 from postdate.settings.prices import list_prices, load_prices
 
 __all__ = [

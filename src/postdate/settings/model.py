@@ -2,10 +2,8 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from enum import StrEnum
-from typing import Annotated
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -15,9 +13,9 @@ from pydantic_settings import (
 
 from postdate.errors import ConfigurationError, UsageError
 from postdate.model import names
-from postdate.model.durations import format_duration, parse_duration
+from postdate.model.durations import format_duration
 from postdate.model.envelope import EnvelopeForm
-from postdate.model.limits import BATCH_OPERATIONS, LEASE_SECONDS, RECEIVE_MESSAGES
+from postdate.model.limits import BATCH_OPERATIONS, LEASE_SECONDS
 from postdate.settings.accounts import (
     NOT_PLAIN,
     Account,
@@ -26,48 +24,11 @@ from postdate.settings.accounts import (
     check_no_key,
     identity_style,
 )
+from postdate.settings.breakers import BreakerSettings
 from postdate.settings.environment import settings_file
-
-PREFIX = "POSTDATE_"
-
-
-def _duration(value: object) -> timedelta:
-    try:
-        return parse_duration(value)
-    except UsageError as error:
-        raise ValueError(str(error)) from None
-
-
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
-
-
-class Guarantee(StrEnum):
-    """The order of dispatch and row removal."""
-
-    AT_LEAST_ONCE = "at_least_once"
-    AT_MOST_ONCE = "at_most_once"
-
-
-class LeaseTarget(StrEnum):
-    """What carries the lease."""
-
-    CONTAINER = "container"
-    BLOB = "blob"
-
-
-class LargeBodies(StrEnum):
-    """What to do with a body whose dispatched form is too large for a queue."""
-
-    CLAIM_CHECK = "claim-check"
-    REFUSE = "refuse"
-
-
-class BackendName(StrEnum):
-    """Where messages are kept."""
-
-    AZURE_STORAGE = "azure_storage"
-    MEMORY = "memory"
-
+from postdate.settings.fields import PREFIX, BackendName, Duration, Guarantee, LargeBodies, LeaseTarget
+from postdate.settings.legacy import LegacySettings
+from postdate.settings.receiving import ReceivingSettings
 
 _TEN_YEARS = timedelta(days=3650)
 _NAME_CHECKS: dict[str, Callable[[str], object]] = {
@@ -81,7 +42,7 @@ _NAME_CHECKS: dict[str, Callable[[str], object]] = {
 }
 
 
-class Settings(BaseSettings):
+class Settings(ReceivingSettings, BreakerSettings, LegacySettings, BaseSettings):
     """All settings of an endpoint. Durations take seconds, `1m30s`, `PT90S` or `00:01:30`."""
 
     model_config = SettingsConfigDict(
@@ -114,9 +75,6 @@ class Settings(BaseSettings):
     )
     disable_delayed_delivery: bool = Field(
         False, description="No table, no polling, no lease; scheduling raises DelayedDeliveryDisabled."
-    )
-    disable_timeout_manager: bool = Field(
-        False, description="Switches off the legacy timeout manager (accepted; has no effect yet)."
     )
     error_queue: str = Field("error", description="Where messages go that can't be delivered.")
     lookahead: Duration = Field(
@@ -173,12 +131,6 @@ class Settings(BaseSettings):
     check_destinations: bool = Field(
         True, description="Ask at scheduling time whether the destination queue exists."
     )
-    visibility_timeout: Duration = Field(
-        timedelta(seconds=30), description="How long a received message stays hidden from others."
-    )
-    receive_batch: int = Field(
-        RECEIVE_MESSAGES, ge=1, le=RECEIVE_MESSAGES, description="Messages in one receive."
-    )
     prices: str | None = Field(
         None, description="File with what requests cost, in place of the list prices that come with us."
     )
@@ -214,13 +166,6 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"must be from 0 to 6 days (a queue hides for 7); it is {format_duration(value)}"
             )
-        return value
-
-    @field_validator("visibility_timeout")
-    @classmethod
-    def _visibility_range(cls, value: timedelta) -> timedelta:
-        if not timedelta(seconds=1) <= value <= timedelta(days=7):
-            raise ValueError(f"must be from 1 second to 7 days; it is {format_duration(value)}")
         return value
 
     @field_validator(*_NAME_CHECKS)

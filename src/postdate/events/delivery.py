@@ -1,24 +1,10 @@
-"""What happened, as records; observers listen.
-
-Logs and metrics are observers like any other: they hear the same records as the tests. An observer is a
-plain callable; it runs on the engine's loop, must be quick, and what it raises is logged and ignored.
-
-The records are the whole vocabulary: `docs/reference/events.md` is checked against `EVENTS`.
-"""
+"""Of delayed messages: scheduling, the election, the leader's work, and what it costs."""
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
 
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Base of all records. `name` is what logs and metrics call it; `level` is its logging level."""
-
-    name: ClassVar[str] = ""
-    level: ClassVar[int] = logging.DEBUG
+from postdate.events.base import Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,40 +286,3 @@ EVENTS: tuple[type[Event], ...] = (
     PoisonMoved,
     RequestsCounted,
 )
-
-Observer = Callable[[Event], None]
-
-_log = logging.getLogger("postdate")
-
-
-def log_event(event: Event) -> None:
-    """The logging observer: `name key=value ...` under the logger `postdate.events`."""
-    logger = _log.getChild("events")
-    if logger.isEnabledFor(event.level):
-        values = " ".join(f"{f.name}={_shown(getattr(event, f.name))}" for f in fields(event))
-        logger.log(event.level, "%s %s", event.name, values, extra={"postdate_event": event})
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="milliseconds")
-    return repr(value) if isinstance(value, str) else str(value)
-
-
-class Events:
-    """Hands each record to every observer."""
-
-    def __init__(self, observers: Iterable[Observer] = (log_event,)) -> None:
-        self._observers = list(observers)
-
-    def observe(self, observer: Observer) -> None:
-        """Add an observer."""
-        self._observers.append(observer)
-
-    def emit(self, event: Event) -> None:
-        """Tell everyone."""
-        for observer in self._observers:
-            try:
-                observer(event)
-            except Exception:  # noqa: BLE001 - whatever an observer raises, the others and the engine go on
-                _log.exception("observer %r failed on %s", observer, event.name)

@@ -1,0 +1,37 @@
+"""The protocols between the engine and a storage backend: the public contract for a store of your own.
+
+Each has a conformance suite in `postdate.testing.conformance`, which the shipped backends pass. Any method
+may raise `StorageError`; those that can find the table, container or queue missing raise `NotProvisioned` or
+`DestinationNotFound`. Instants are aware, durations are seconds.
+"""
+
+from postdate.model.added import AddResult, added_before, all_added
+from postdate.model.delayed import DelayedRow
+from postdate.ports.backend import Backend
+from postdate.ports.guard import Guard, LeaseLost
+from postdate.ports.lease import LeaderRecord, LeaseStore
+from postdate.ports.payloads import PayloadStore
+from postdate.ports.queues import QueueReceiver, QueueSender, Receipt, Received
+from postdate.ports.store import DelayedStore, note_removed, removed_before
+from postdate.ports.timeouts import TimeoutStore
+
+__all__ = [
+    "AddResult",
+    "Backend",
+    "DelayedRow",
+    "DelayedStore",
+    "Guard",
+    "LeaderRecord",
+    "LeaseLost",
+    "LeaseStore",
+    "PayloadStore",
+    "QueueReceiver",
+    "QueueSender",
+    "Receipt",
+    "Received",
+    "TimeoutStore",
+    "added_before",
+    "all_added",
+    "note_removed",
+    "removed_before",
+]

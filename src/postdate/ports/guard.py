@@ -1,0 +1,10 @@
+"""A question asked right before a request leaves."""
+
+from collections.abc import Callable
+
+#: Asked as late as a backend can, right before the request leaves; False stops it with `LeaseLost`.
+Guard = Callable[[], bool]
+
+
+class LeaseLost(Exception):
+    """The guard said no: nothing was sent."""
