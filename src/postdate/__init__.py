@@ -11,14 +11,17 @@ if TYPE_CHECKING:
     from postdate.engine.acceptance import Outgoing
     from postdate.engine.bulk import ScheduledMany
     from postdate.engine.changes import CancelOutcome, RescheduleResult
+    from postdate.engine.context import MessageContext
     from postdate.engine.lookup import ScheduledMessage
     from postdate.engine.passes import PassResult
     from postdate.engine.reception import Delivery
+    from postdate.engine.verdicts import Recoverability
     from postdate.errors import (
         DelayedDeliveryDisabled,
         DestinationNotFound,
         PostdateError,
         StorageError,
+        TryLater,
         UsageError,
     )
     from postdate.settings import Settings, load_settings
@@ -29,14 +32,17 @@ _HOMES = {
     "Delivery": "postdate.engine.reception",
     "DestinationNotFound": "postdate.errors",
     "Endpoint": "postdate.endpoint",
+    "MessageContext": "postdate.engine.context",
     "Outgoing": "postdate.engine.acceptance",
     "PassResult": "postdate.engine.passes",
     "PostdateError": "postdate.errors",
+    "Recoverability": "postdate.engine.verdicts",
     "RescheduleResult": "postdate.engine.changes",
     "ScheduledMany": "postdate.engine.bulk",
     "ScheduledMessage": "postdate.engine.lookup",
     "Settings": "postdate.settings",
     "StorageError": "postdate.errors",
+    "TryLater": "postdate.errors",
     "UsageError": "postdate.errors",
     "load_settings": "postdate.settings",
 }
@@ -47,14 +53,17 @@ __all__ = [
     "Delivery",
     "DestinationNotFound",
     "Endpoint",
+    "MessageContext",
     "Outgoing",
     "PassResult",
     "PostdateError",
+    "Recoverability",
     "RescheduleResult",
     "ScheduledMany",
     "ScheduledMessage",
     "Settings",
     "StorageError",
+    "TryLater",
     "UsageError",
     "load_settings",
 ]

@@ -48,6 +48,7 @@ class Parts:
     clock: Clock
     backend: Backend
     events: Events
+    acceptance: Acceptance
     intake: Intake
     bulk: BulkIntake
     changes: Changes
@@ -166,19 +167,20 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         ),
     )
     direct = DirectHandles()
+    acceptance = Acceptance(
+        AcceptanceSettings(
+            endpoint=settings.endpoint,
+            reply_to=settings.queue,
+            claim_check=settings.large_bodies is LargeBodies.CLAIM_CHECK,
+            envelope_form=settings.envelope_form,
+        )
+    )
     intake = Intake(
         backend,
         clock,
         events,
         hand_over,
-        Acceptance(
-            AcceptanceSettings(
-                endpoint=settings.endpoint,
-                reply_to=settings.queue,
-                claim_check=settings.large_bodies is LargeBodies.CLAIM_CHECK,
-                envelope_form=settings.envelope_form,
-            )
-        ),
+        acceptance,
         Destinations(backend.sender, clock),
         IntakeSettings(
             direct_within=settings.direct_limit,
@@ -220,6 +222,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         clock=clock,
         backend=backend,
         events=events,
+        acceptance=acceptance,
         intake=intake,
         bulk=bulk,
         changes=changes,

@@ -14,8 +14,12 @@ from postdate.engine.bulk import OnProgress, ScheduledMany, ScheduleOutcome
 from postdate.engine.changes import CancelOutcome, RescheduleResult
 from postdate.engine.lookup import ScheduledMessage
 from postdate.engine.passes import PassResult
+from postdate.engine.receiving import make_receiver, need_delays
 from postdate.engine.reception import Delivery
-from postdate.errors import ConfigurationError, DelayedDeliveryDisabled
+from postdate.engine.registration import Registration
+from postdate.engine.together import Run, run_together
+from postdate.engine.verdicts import Recoverability
+from postdate.errors import ConfigurationError, DestinationNotFound
 from postdate.events import Observer
 from postdate.settings import Settings, load_settings
 
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from postdate.backends.memory import MemoryAccount
 
 
-class Endpoint:
+class Endpoint(Registration):
     """An endpoint on a storage account. Use it as an async context manager.
 
         async with Endpoint("Contoso.Orders") as endpoint:
@@ -41,6 +45,7 @@ class Endpoint:
         observers: Iterable[Observer] = (),
         memory: "MemoryAccount | None" = None,
         wrap_transport: "WrapTransport | None" = None,
+        recoverability: Recoverability | None = None,
         **settings: Any,
     ) -> None:
         """Nothing is opened yet.
@@ -52,6 +57,7 @@ class Endpoint:
             memory: with `backend="memory"`, the account to share with other endpoints.
             wrap_transport: with a storage account, what to put around the transport of each of its services
                 (azure-core's `AsyncHttpTransport`), to watch requests.
+            recoverability: what to do when a handler fails, beside the numbers in the settings.
             settings: single settings by name, which win over environment and file.
 
         Raises:
@@ -69,6 +75,8 @@ class Endpoint:
         self._observers = tuple(observers)
         self._memory = memory
         self._wrap_transport = wrap_transport
+        super().__init__()
+        self._recoverability = recoverability or Recoverability()
         self._stack: AsyncExitStack | None = None
         self._parts: Parts | None = None
 
@@ -165,7 +173,7 @@ class Endpoint:
             DestinationNotFound: its queue does not exist.
             StorageError: it may not be durable; try again.
         """
-        self._need_delayed_delivery()
+        need_delays(self._settings)
         outgoing = Outgoing(destination, body, delay, at, headers, message_id, expires_after)
         return await self.parts.intake.schedule(outgoing)
 
@@ -186,7 +194,7 @@ class Endpoint:
             SchedulingInterrupted: the service failed; it tells which messages are durable.
             Exception: what the iterable raised; the messages before are scheduled.
         """
-        self._need_delayed_delivery()
+        need_delays(self._settings)
         return await self.parts.bulk.schedule_many(messages, progress)
 
     def schedule_each(
@@ -205,7 +213,7 @@ class Endpoint:
                 `index`, with the same `message_id` and `at` where a message must not be doubled.
             Exception: what the iterable raised; the messages before are scheduled and were told.
         """
-        self._need_delayed_delivery()
+        need_delays(self._settings)
         return self.parts.bulk.schedule_each(messages)
 
     async def send(
@@ -238,7 +246,7 @@ class Endpoint:
             InvalidHandle: the text is not a handle.
             StorageError: ask again.
         """
-        self._need_delayed_delivery()
+        need_delays(self._settings)
         return await self.parts.changes.cancel(handle)
 
     async def reschedule(
@@ -254,7 +262,7 @@ class Endpoint:
             UsageError: the handle, or the time, is wrong; nothing was changed.
             StorageError: the message is not lost; ask again.
         """
-        self._need_delayed_delivery()
+        need_delays(self._settings)
         return await self.parts.changes.reschedule(handle, at=at, delay=delay)
 
     async def get(self, handle: str) -> ScheduledMessage | None:
@@ -263,7 +271,7 @@ class Endpoint:
         Raises:
             InvalidHandle: the text is not a handle.
         """
-        self._need_delayed_delivery()
+        need_delays(self._settings)
         return await self.parts.lookup.get(handle)
 
     def upcoming(
@@ -278,21 +286,35 @@ class Endpoint:
 
         Messages that lie in their queue already are not among them.
         """
-        self._need_delayed_delivery()
+        need_delays(self._settings)
         return self.parts.lookup.upcoming(start=start, end=end, destination=destination, limit=limit)
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
         """Serve until `stop` is set or the task is cancelled.
 
-        Takes part in the election, and while it leads hands over what is due. Stopping finishes what is
-        under way, removes the rows of what was sent and gives the lease back.
+        Takes part in the election, and while it leads hands over what is due. Where handlers are registered,
+        receives from the endpoint's queue and handles what comes. Stopping finishes what is under way,
+        removes the rows of what was sent and gives the lease back; handlers have POSTDATE_STOP_GRACE to end.
+
+        Raises:
+            ConfigurationError: retries are asked for that the other settings rule out.
+            DestinationNotFound: there are handlers, and the endpoint's queue does not exist.
+            DelayedDeliveryDisabled: the toggle is off, and there are no handlers.
         """
-        self._need_delayed_delivery()
-        await self.parts.service.serve(stop)
+        runs: list[Run] = []
+        if self._handlers:
+            receiver = make_receiver(self.parts, self._handlers, self._recoverability)
+            if not await self.parts.backend.sender.exists(self._settings.own_queue):
+                raise DestinationNotFound(self._settings.own_queue)
+            runs.append(receiver.run)
+        if not (self._handlers and self._settings.disable_delayed_delivery):
+            need_delays(self._settings)
+            runs.append(self.parts.service.serve)
+        await run_together(runs, stop)
 
     async def deliver_due(self) -> PassResult:
         """One pass: hand over what is due within the lookahead, if no other process leads."""
-        self._need_delayed_delivery()
+        need_delays(self._settings)
         return await self.parts.service.deliver_due()
 
     def receive(
@@ -306,10 +328,3 @@ class Endpoint:
             batch: messages taken at once, 1 to 32; those not yet yielded are hidden from others meanwhile.
         """
         return self.parts.reception.receive(queue or self._settings.own_queue, idle=idle, batch=batch)
-
-    def _need_delayed_delivery(self) -> None:
-        if self._settings.disable_delayed_delivery:
-            raise DelayedDeliveryDisabled(
-                f"delayed delivery of endpoint {self._settings.endpoint!r} is switched off "
-                "(POSTDATE_DISABLE_DELAYED_DELIVERY); unset it, or use send()"
-            )

@@ -227,6 +227,14 @@ class Endpoint:
             self._endpoint.upcoming(start=start, end=end, destination=destination, limit=limit),
         )
 
+    def handler(self, wanted: Any = None, *, names: Iterable[str] = ()) -> Any:
+        """Register a function for the messages of the endpoint's queue; a plain one runs in a thread."""
+        return self._endpoint.handler(wanted, names=names)
+
+    def timeout_handler(self, wanted: Any = None, *, names: Iterable[str] = ()) -> Any:
+        """Register a function for the timeouts of sagas."""
+        return self._endpoint.timeout_handler(wanted, names=names)
+
     def run(self) -> None:
         """Serve until interrupted (Ctrl-C) or until another thread calls `stop`."""
         self._loop.call(self._serve())

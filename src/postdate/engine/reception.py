@@ -16,6 +16,7 @@ from postdate.model import headers as h
 from postdate.model.envelope import Opened, ReadForm, unwrap
 from postdate.model.headers import Headers
 from postdate.model.jsontext import read
+from postdate.model.message import Message
 from postdate.model.names import check_queue
 from postdate.ports import Backend, Received
 
@@ -40,6 +41,8 @@ class Delivery:
     term: int | None
     form: ReadForm
     received: Received = field(repr=False)
+    #: As it lies in the queue: without its body, where that lies in a blob.
+    message: Message = field(repr=False)
     _reception: "Reception" = field(repr=False, compare=False)
 
     @property
@@ -54,6 +57,10 @@ class Delivery:
             PoisonMessage: it is not JSON.
         """
         return read(self.body)
+
+    def instant(self, header: str) -> datetime | None:
+        """An instant out of the headers; None where it is absent or can't be read."""
+        return _instant(self.headers.get(header))
 
     async def ack(self) -> bool:
         """It is done with: delete it. False: it took too long, and the message may come again."""
@@ -101,7 +108,11 @@ class Reception:
                 queue, count=batch or self._batch, visibility_s=self._visibility_s
             )
             for received in page:
-                delivery = await self._open(received)
+                try:
+                    delivery = await self.open(received)
+                except PoisonMessage as error:
+                    await self._move_raw(received, error)
+                    continue
                 if delivery is not None:
                     yield delivery
             now = self._clock.monotonic()
@@ -128,16 +139,17 @@ class Reception:
             raise UsageError(f"nack delay {delay} is negative")
         return await self._backend.receiver.nack(delivery.received, seconds)
 
-    async def _open(self, received: Received) -> Delivery | None:
-        try:
-            opened = unwrap(received.text, received.native_id)
-            body: bytes | None = opened.message.body
-            payload = opened.message.headers.get(h.PAYLOAD)
-            if payload is not None:
-                body = await self._backend.payloads.get(payload)
-        except PoisonMessage as error:
-            await self._move_raw(received, error)
-            return None
+    async def open(self, received: Received) -> Delivery | None:
+        """A message out of what the service handed out; None: a duplicate, which is acknowledged.
+
+        Raises:
+            PoisonMessage: it can't be read.
+        """
+        opened = unwrap(received.text, received.native_id)
+        body: bytes | None = opened.message.body
+        payload = opened.message.headers.get(h.PAYLOAD)
+        if payload is not None:
+            body = await self._backend.payloads.get(payload)
         if body is None:
             # Its body was dropped when the first copy was acknowledged: this is a duplicate.
             await self._backend.receiver.ack(received)
@@ -158,6 +170,7 @@ class Reception:
             term=int(term) if term is not None and term.isdecimal() else None,
             form=opened.form,
             received=received,
+            message=opened.message,
             _reception=self,
         )
 

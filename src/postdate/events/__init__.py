@@ -6,7 +6,7 @@ plain callable; it runs on the engine's loop, must be quick, and what it raises 
 The records are the whole vocabulary: `docs/reference/events.md` is checked against `EVENTS`.
 """
 
-from postdate.events import delivery
+from postdate.events import delivery, receiving
 from postdate.events.base import Event, Events, Observer, log_event
 from postdate.events.delivery import (
     Cancelled,
@@ -33,13 +33,34 @@ from postdate.events.delivery import (
     TermLost,
     Throttled,
 )
+from postdate.events.receiving import (
+    AlreadyHandled,
+    BackToSpeed,
+    DelayedRetryAsked,
+    Handled,
+    HandlerAbandoned,
+    HandlerSlow,
+    ImmediateRetryAsked,
+    LoopBlocked,
+    MessageDiscarded,
+    MessageFailed,
+    MessageReturned,
+    PolicyFailed,
+    ReceiveFailed,
+    RecoveryFailed,
+    SlowedDown,
+    VisibilityLost,
+)
 
-EVENTS: tuple[type[Event], ...] = delivery.EVENTS
+EVENTS: tuple[type[Event], ...] = (*delivery.EVENTS, *receiving.EVENTS)
 
 __all__ = [
     "EVENTS",
+    "AlreadyHandled",
+    "BackToSpeed",
     "Cancelled",
     "ClockUnsure",
+    "DelayedRetryAsked",
     "DispatchFailed",
     "DuplicateDropped",
     "ErrorQueueRefused",
@@ -47,22 +68,35 @@ __all__ = [
     "Events",
     "Expired",
     "HandedOver",
+    "Handled",
+    "HandlerAbandoned",
+    "HandlerSlow",
+    "ImmediateRetryAsked",
     "LeaseFailed",
     "LeaseReleased",
+    "LoopBlocked",
+    "MessageDiscarded",
+    "MessageFailed",
+    "MessageReturned",
     "MovedToErrorQueue",
     "Observer",
     "PassFailed",
     "PassFinished",
     "PayloadsSwept",
     "PoisonMoved",
+    "PolicyFailed",
+    "ReceiveFailed",
+    "RecoveryFailed",
     "RemoveFailed",
     "Removed",
     "RequestsCounted",
     "Rescheduled",
     "Scheduled",
+    "SlowedDown",
     "TermBegan",
     "TermEnded",
     "TermLost",
     "Throttled",
+    "VisibilityLost",
     "log_event",
 ]

@@ -1,7 +1,7 @@
 """The headers that say why a message lies in the error queue (nservicebus-azure, 1.5)."""
 
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from postdate.model import headers as h
@@ -12,6 +12,7 @@ from postdate.model.message import Message
 _EXCEPTION_INFO = "NServiceBus.ExceptionInfo."
 #: .NET cuts the exception's message here.
 _MESSAGE_CHARACTERS = 16_384
+_NOTES_CHARACTERS = 1_024
 #: Stack traces are cut so that the copy fits; tried in this order.
 _TRACE_CHARACTERS = (16_384, 2_048, 512, 0)
 
@@ -24,18 +25,26 @@ class Fault:
     failed_queue: str
     failed_at: datetime
     attempts: int
+    #: Who failed (`NServiceBus.ProcessingEndpoint`, ...), where a handler did.
+    failed_by: Headers = field(default_factory=dict)
 
 
 def with_fault(message: Message, fault: Fault) -> Message:
     """A copy of the message with fault headers, cut so that it still fits the error queue.
 
-    Existing fault headers go: a message moved back by hand carries old ones.
+    Existing fault headers go: a message moved back by hand carries old ones. So do the retry headers: with
+    them, a message that is returned to its queue days later would get no delayed retries.
     """
     error = fault.error
     trace = "".join(traceback.format_exception(error))
     text = str(error)[:_MESSAGE_CHARACTERS]
     cause = error.__cause__ if error.__suppress_context__ else error.__context__
-    kept = {k: v for k, v in message.headers.items() if not k.startswith(_EXCEPTION_INFO)}
+    kept = {
+        k: v
+        for k, v in message.headers.items()
+        if not k.startswith(_EXCEPTION_INFO) and k not in h.RETRY_HEADERS
+    }
+    notes = "\n".join(getattr(error, "__notes__", ()))[:_NOTES_CHARACTERS]
     copy = message
     for length in _TRACE_CHARACTERS:
         headers: Headers = {
@@ -49,6 +58,8 @@ def with_fault(message: Message, fault: Fault) -> Message:
             h.TIME_OF_FAILURE: h.format_instant(fault.failed_at),
             h.FAILED_QUEUE: fault.failed_queue,
             h.ATTEMPTS: str(fault.attempts),
+            **({f"{h.EXCEPTION_DATA}Notes": notes} if notes else {}),
+            **fault.failed_by,
         }
         copy = Message(message.message_id, headers, message.body)
         if fits(copy, EnvelopeForm.NSERVICEBUS):

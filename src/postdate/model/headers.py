@@ -30,7 +30,6 @@ RETRIES = "NServiceBus.Retries"
 RETRIES_TIMESTAMP = "NServiceBus.Retries.Timestamp"
 #: Immediate retries, as endpoints of old counted them.
 FL_RETRIES = "NServiceBus.FLRetries"
-RETRY_HEADERS = (RETRIES, RETRIES_TIMESTAMP, FL_RETRIES)
 
 SAGA_ID = "NServiceBus.SagaId"
 SAGA_TYPE = "NServiceBus.SagaType"
@@ -69,6 +68,14 @@ PAYLOAD = "Postdate.Payload"
 ATTEMPTS = "Postdate.Attempts"
 #: Times that the service handed the message out and nobody tried to handle it: not failures.
 UNCOUNTED = "Postdate.Uncounted"
+#: The queue that a message is to be moved to: decided, and not done because that queue was not to be reached.
+CONDEMNED = "Postdate.MoveTo"
+
+#: A delayed retry longer than a queue can hide: not to be handled before this instant.
+NOT_BEFORE = "Postdate.NotBefore"
+
+#: What a message must not carry into a new life: with them it would have fewer retries.
+RETRY_HEADERS = (RETRIES, RETRIES_TIMESTAMP, FL_RETRIES, UNCOUNTED, CONDEMNED, NOT_BEFORE)
 
 Headers = dict[str, str | None]
 

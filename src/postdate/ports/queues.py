@@ -96,8 +96,11 @@ class QueueReceiver(Protocol):
         """Delete it; False: it became visible again meanwhile, and somebody else may have it."""
         ...
 
-    async def nack(self, received: Received, delay_s: int = 0) -> bool:
-        """Make it visible again after whole seconds; False as `ack`."""
+    async def nack(self, received: Received, delay_s: int = 0, *, text: str | None = None) -> bool:
+        """Make it visible again after whole seconds, with another text if one is given; False as `ack`.
+
+        Text and visibility change together or not at all.
+        """
         ...
 
     async def extend(self, received: Received, visibility_s: int) -> Received | None:

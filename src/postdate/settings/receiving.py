@@ -22,6 +22,12 @@ class ReceivingSettings(BaseModel):
         RECEIVE_MESSAGES, ge=1, le=RECEIVE_MESSAGES, description="Messages in one receive, at most."
     )
     receive_concurrency: int = Field(16, ge=1, le=512, description="Messages that are handled at once.")
+    receive_idle_interval: Duration = Field(
+        timedelta(seconds=1), description="Longest wait between two looks at an empty queue."
+    )
+    stop_grace: Duration = Field(
+        timedelta(seconds=20), description="Time that handlers have to end when the process is stopped."
+    )
     handler_timeout: Duration = Field(
         timedelta(minutes=10), description="A handler that takes longer has failed; 0: it may take for ever."
     )
@@ -58,11 +64,24 @@ class ReceivingSettings(BaseModel):
             raise ValueError(f"must be from 1 second to 7 days; it is {format_duration(value)}")
         return value
 
-    @field_validator("handler_timeout", "delayed_retry_increase", "rate_limit_pause", "retry_interval_limit")
+    @field_validator(
+        "handler_timeout",
+        "stop_grace",
+        "delayed_retry_increase",
+        "rate_limit_pause",
+        "retry_interval_limit",
+    )
     @classmethod
     def _span(cls, value: timedelta) -> timedelta:
         if not timedelta(0) <= value <= _YEAR:
             raise ValueError(f"must be from 0 to 366 days; it is {format_duration(value)}")
+        return value
+
+    @field_validator("receive_idle_interval")
+    @classmethod
+    def _idle(cls, value: timedelta) -> timedelta:
+        if not timedelta(milliseconds=50) <= value <= timedelta(minutes=1):
+            raise ValueError(f"must be from 50 ms to 1 minute; it is {format_duration(value)}")
         return value
 
     @field_validator("retry_age_limit")

@@ -215,15 +215,20 @@ class AzureQueueReceiver(_Accounts):
                 return True
         raise AssertionError("unreachable")
 
-    async def nack(self, received: Received, delay_s: int = 0) -> bool:
-        """Make a message visible again after whole seconds; False as `ack`."""
-        return await self.extend(received, delay_s) is not None
+    async def nack(self, received: Received, delay_s: int = 0, *, text: str | None = None) -> bool:
+        """Make a message visible again after whole seconds, with another text if given; False as `ack`."""
+        return await self._update(received, delay_s, text) is not None
 
     async def extend(self, received: Received, visibility_s: int) -> Received | None:
         """Hide a message for `visibility_s` seconds from now; the new appearance, or None: too late."""
+        return await self._update(received, visibility_s)
+
+    async def _update(
+        self, received: Received, visibility_s: int, text: str | None = None
+    ) -> Received | None:
         queue = self.queue(received.queue)
         try:
-            updated = await _hide(queue, received.native_id, received.pop_receipt, visibility_s)
+            updated = await _hide(queue, received.native_id, received.pop_receipt, visibility_s, text)
         except CALL_ERRORS as error:
             if refusal(error) in (Refusal.GONE, Refusal.RECEIVED):
                 return None
@@ -238,10 +243,14 @@ class AzureQueueReceiver(_Accounts):
         )
 
 
-async def _hide(queue: _Queue, native_id: str, pop_receipt: str, seconds: int) -> QueueMessage:
+async def _hide(
+    queue: _Queue, native_id: str, pop_receipt: str, seconds: int, text: str | None = None
+) -> QueueMessage:
     with calling(once=True):
         # Without visibility_timeout it would become visible at once (fact 8). Without content it is kept.
-        return await queue.client.update_message(native_id, pop_receipt, visibility_timeout=seconds, **_ONCE)
+        return await queue.client.update_message(
+            native_id, pop_receipt, visibility_timeout=seconds, content=text, **_ONCE
+        )
 
 
 def _too_late(error: BaseException, what: str, queue: _Queue) -> bool | None:

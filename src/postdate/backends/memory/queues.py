@@ -68,11 +68,7 @@ class MemoryQueues:
     ) -> Receipt:
         """Append one message."""
         slot = self._slot(destination)
-        if len(text.encode()) > QUEUE_TEXT_BYTES:
-            raise MessageTooLarge(
-                f"a message of {len(text.encode()):,} bytes does not fit queue {destination!r} "
-                f"({QUEUE_TEXT_BYTES:,})"
-            )
+        _check_text(text, destination)
         _check_hidden(hidden_for)
         if guard is not None and not guard():
             raise LeaseLost
@@ -155,10 +151,16 @@ class MemoryQueues:
         """Delete it, unless it was received again."""
         return bool(self._delete(received.queue, received.native_id, received.pop_receipt))
 
-    async def nack(self, received: Received, delay_s: int = 0) -> bool:
-        """Make it visible again."""
+    async def nack(self, received: Received, delay_s: int = 0, *, text: str | None = None) -> bool:
+        """Make it visible again, with another text if one is given."""
         receipt = Receipt(received.native_id, received.pop_receipt)
-        return isinstance(await self.hide_again(received.queue, receipt, delay_s), Receipt)
+        if text is not None:
+            _check_text(text, received.queue)
+        if not isinstance(await self.hide_again(received.queue, receipt, delay_s), Receipt):
+            return False
+        if text is not None:
+            self._slot(received.queue).messages[received.native_id].text = text
+        return True
 
     async def extend(self, received: Received, visibility_s: int) -> Received | None:
         """Keep it hidden."""
@@ -187,3 +189,11 @@ def _received(queue: str, stored: _Stored) -> Received:
 def _check_hidden(seconds: int) -> None:
     if not 0 <= seconds <= MAX_HIDDEN_SECONDS:
         raise UsageError(f"a message can be hidden for 0 to {MAX_HIDDEN_SECONDS} seconds, not {seconds}")
+
+
+def _check_text(text: str, queue: str) -> None:
+    size = len(text.encode())
+    if size > QUEUE_TEXT_BYTES:
+        raise MessageTooLarge(
+            f"a message of {size:,} bytes does not fit queue {queue!r} ({QUEUE_TEXT_BYTES:,})"
+        )

@@ -1,0 +1,142 @@
+"""One attempt to handle a message: its handler runs, and meanwhile the message is kept hidden."""
+
+import asyncio
+import contextvars
+import math
+import threading
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from postdate.clock import Clock
+from postdate.engine.context import MessageContext
+from postdate.engine.handlers import Handler
+from postdate.engine.held import Held, Hold
+from postdate.engine.watchdog import lines_of, where_is
+from postdate.errors import HandlerTimeout, PostdateError
+from postdate.events import Events, HandlerAbandoned, HandlerSlow
+from postdate.model.typed_body import decode_body
+
+#: Seconds until the first word about a slow handler; then twice as many each time.
+_SLOW_SECONDS = 60.0
+#: Seconds that a cancelled handler has to end.
+_GRACE_SECONDS = 5.0
+_FRAMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt ended."""
+
+    #: What the handler raised; None: it succeeded.
+    error: BaseException | None = None
+    #: It goes on although its time is over; whoever counts places counts its place until it is done.
+    unfinished: "asyncio.Task[Any] | None" = None
+
+
+class _Work:
+    """A handler at work."""
+
+    def __init__(self, handler: Handler, body: Any, context: MessageContext, pool: ThreadPoolExecutor) -> None:
+        self.handler = handler
+        self.message_id = context.message_id
+        self._arguments = (body, context) if handler.takes_context else (body,)
+        self._pool = pool
+        self._thread: int | None = None
+        self.task: asyncio.Task[Any] = asyncio.create_task(self._run(), name=f"handler {handler.label}")
+
+    async def _run(self) -> Any:
+        if self.handler.is_async:
+            return await self.handler.function(*self._arguments)
+        loop = asyncio.get_running_loop()
+        # Shielded: a thread can't be cancelled, and this task has to tell whether it still runs.
+        return await asyncio.shield(
+            loop.run_in_executor(self._pool, contextvars.copy_context().run, self._in_thread)
+        )
+
+    def _in_thread(self) -> Any:
+        self._thread = threading.get_ident()
+        return self.handler.function(*self._arguments)
+
+    def where(self) -> str:
+        """The lines that it is at, innermost first."""
+        if self._thread is not None:
+            return where_is(self._thread)
+        frames = self.task.get_stack(limit=_FRAMES)
+        return lines_of(traceback.StackSummary.extract((f, f.f_lineno) for f in frames)) or "unknown"
+
+    def error(self) -> BaseException | None:
+        """What it raised. A handler that cancels itself has failed: nobody asked it to stop."""
+        if self.task.cancelled():
+            return PostdateError(f"handler {self.handler.label} cancelled itself")
+        return self.task.exception()
+
+
+class Attempts:
+    """Runs handlers: async ones on the loop, plain ones in threads."""
+
+    def __init__(
+        self, clock: Clock, events: Events, hold: Hold, *, timeout_s: float, threads: int
+    ) -> None:
+        self._clock = clock
+        self._events = events
+        self._hold = hold
+        self._timeout_s = timeout_s or math.inf
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="postdate-handler")
+
+    def close(self) -> None:
+        """Take no more work; threads that still run end by themselves."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, held: Held, handler: Handler, context: MessageContext) -> Ended:
+        """Run the handler to its end, or to the end of its time. Nothing is raised but a cancellation."""
+        try:
+            body = decode_body(context.delivery.body, handler.wanted)
+        except PostdateError as error:
+            return Ended(error)
+        work = _Work(handler, body, context, self._pool)
+        minder = asyncio.create_task(self._mind(held, work), name="postdate-minder")
+        try:
+            await asyncio.wait({work.task, minder}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self._cut(work)
+            raise
+        finally:
+            minder.cancel()
+        if work.task.done():
+            return Ended(work.error())
+        await self._cut(work)
+        taken = f"handler {handler.label} took longer than {self._timeout_s:g} s (POSTDATE_HANDLER_TIMEOUT)"
+        return Ended(HandlerTimeout(taken), None if work.task.done() else work.task)
+
+    async def _mind(self, held: Held, work: _Work) -> None:
+        """Prolong, warn, and end at the deadline."""
+        began = self._clock.monotonic()
+        deadline, warn_after = began + self._timeout_s, _SLOW_SECONDS
+        while True:
+            now = self._clock.monotonic()
+            if now >= deadline:
+                return
+            looks = self._hold.next_look(held)
+            await self._clock.sleep(min(looks, deadline, began + warn_after) - now)
+            now = self._clock.monotonic()
+            if now >= looks:
+                await self._hold.prolong(held)
+            if now >= began + warn_after:
+                self._events.emit(
+                    HandlerSlow(work.message_id, work.handler.label, now - began, work.where())
+                )
+                warn_after *= 2
+
+    async def _cut(self, work: _Work) -> None:
+        """Cancel what can be cancelled, and give it some time to end."""
+        if work.handler.is_async:
+            work.task.cancel()
+            grace = asyncio.create_task(self._clock.sleep(_GRACE_SECONDS))
+            try:
+                await asyncio.wait({work.task, grace}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                grace.cancel()
+        if not work.task.done():
+            self._events.emit(HandlerAbandoned(work.message_id, work.handler.label, work.where()))

@@ -1,0 +1,146 @@
+"""Putting the receiver together, and refusing settings that contradict each other before anything moves."""
+
+from typing import Protocol
+
+from postdate.clock import Clock
+from postdate.core.recoverability import RecoverabilityConfig
+from postdate.engine.acceptance import Acceptance
+from postdate.engine.attempt import Attempts
+from postdate.engine.context import ContextParts
+from postdate.engine.finished import Finished
+from postdate.engine.fitting import Fitting
+from postdate.engine.handlers import Handlers
+from postdate.engine.held import Hold
+from postdate.engine.intake import Intake
+from postdate.engine.reception import Reception
+from postdate.engine.receiver import Receiver, ReceiverParts, ReceiverSettings
+from postdate.engine.recovery import Recovery
+from postdate.engine.verdicts import Recoverability, Verdicts
+from postdate.errors import ConfigurationError, DelayedDeliveryDisabled
+from postdate.events import Events
+from postdate.ports import Backend
+from postdate.settings import Guarantee, Settings
+
+
+class EndpointParts(Protocol):
+    """Of an endpoint, what its receiver needs (`compose.Parts`)."""
+
+    @property
+    def settings(self) -> Settings: ...  # noqa: D102 - as compose has them
+    @property
+    def backend(self) -> Backend: ...  # noqa: D102
+    @property
+    def clock(self) -> Clock: ...  # noqa: D102
+    @property
+    def events(self) -> Events: ...  # noqa: D102
+    @property
+    def intake(self) -> Intake: ...  # noqa: D102
+    @property
+    def acceptance(self) -> Acceptance: ...  # noqa: D102
+    @property
+    def reception(self) -> Reception: ...  # noqa: D102
+
+
+def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Recoverability) -> Receiver:
+    """The receiver of one endpoint.
+
+    Raises:
+        ConfigurationError: the settings ask for retries that can't be.
+    """
+    settings, backend, clock, events = parts.settings, parts.backend, parts.clock, parts.events
+    check_retries(settings)
+    queue = settings.own_queue
+    visibility_s = max(1, round(settings.visibility_timeout.total_seconds()))
+    finished = Finished()
+    hold = Hold(backend.receiver, clock, events, visibility_s)
+    config = RecoverabilityConfig(
+        immediate_retries=settings.immediate_retries,
+        delayed_retries=settings.delayed_retries,
+        increase=settings.delayed_retry_increase,
+        error_queue=settings.error_queue,
+        interval_limit=settings.retry_interval_limit,
+        age_limit=settings.retry_age_limit,
+        unrecoverable=recoverability.unrecoverable,
+        can_delay=not settings.disable_delayed_delivery,
+        classifier=recoverability.classifier if settings.classify_errors else None,
+    )
+    return Receiver(
+        ReceiverParts(
+            clock=clock,
+            events=events,
+            queues=backend.receiver,
+            reception=parts.reception,
+            intake=parts.intake,
+            handlers=handlers,
+            attempts=Attempts(
+                clock,
+                events,
+                hold,
+                timeout_s=settings.handler_timeout.total_seconds(),
+                threads=settings.receive_concurrency,
+            ),
+            hold=hold,
+            recovery=Recovery(
+                backend,
+                clock,
+                events,
+                Verdicts(clock, events, recoverability, config, endpoint=settings.endpoint, queue=queue),
+                Fitting(backend.payloads, clock, settings.payload_retention),
+                finished,
+            ),
+            finished=finished,
+            context=ContextParts(
+                clock=clock,
+                acceptance=parts.acceptance,
+                endpoint=settings.endpoint,
+                queue=queue,
+                need_delays=lambda: need_delays(settings),
+            ),
+        ),
+        ReceiverSettings(
+            queue=queue,
+            batch=settings.receive_batch,
+            concurrency=settings.receive_concurrency,
+            visibility_s=visibility_s,
+            idle_s=settings.receive_idle_interval.total_seconds(),
+            grace_s=settings.stop_grace.total_seconds(),
+            slow_after=settings.rate_limit_after,
+            slow_pause_s=settings.rate_limit_pause.total_seconds(),
+            immediate_retries=settings.immediate_retries,
+            ack_first=settings.guarantee is Guarantee.AT_MOST_ONCE,
+        ),
+    )
+
+
+def check_retries(settings: Settings) -> None:
+    """Refuse retries that the other settings rule out.
+
+    Raises:
+        ConfigurationError: which setting, and what to do.
+    """
+    if settings.guarantee is Guarantee.AT_MOST_ONCE and (
+        settings.immediate_retries or settings.delayed_retries
+    ):
+        raise ConfigurationError(
+            "with POSTDATE_GUARANTEE=at_most_once a message is gone before its handler begins, so nothing can "
+            f"be retried: set POSTDATE_IMMEDIATE_RETRIES=0 (it is {settings.immediate_retries}) and "
+            f"POSTDATE_DELAYED_RETRIES=0 (it is {settings.delayed_retries}), or use at_least_once"
+        )
+    if settings.disable_delayed_delivery and settings.delayed_retries:
+        raise ConfigurationError(
+            f"POSTDATE_DELAYED_RETRIES is {settings.delayed_retries}, and delayed delivery is switched off: "
+            "set POSTDATE_DELAYED_RETRIES=0, or unset POSTDATE_DISABLE_DELAYED_DELIVERY"
+        )
+
+
+def need_delays(settings: Settings) -> None:
+    """Refuse what needs delayed delivery where it is off.
+
+    Raises:
+        DelayedDeliveryDisabled: the toggle is on.
+    """
+    if settings.disable_delayed_delivery:
+        raise DelayedDeliveryDisabled(
+            f"delayed delivery of endpoint {settings.endpoint!r} is switched off "
+            "(POSTDATE_DISABLE_DELAYED_DELIVERY); unset it, or use send()"
+        )

@@ -1,0 +1,253 @@
+"""Carrying out what was decided of a failed message: a crash at any point loses and doubles nothing.
+
+A retry is one request: the message's text (with its counters in the headers) and its visibility change
+together, under its pop receipt. There is no copy that could be there twice, and whoever lost the message
+meanwhile changes nothing. Only a copy for the error queue is sent before its original is deleted.
+"""
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+from postdate.clock import Clock
+from postdate.core import recoverability as r
+from postdate.core.backoff import retry_wait
+from postdate.engine.finished import Finished
+from postdate.engine.fitting import Fitting
+from postdate.engine.handover import WAKE_SECONDS
+from postdate.engine.held import Held
+from postdate.engine.reception import Delivery
+from postdate.engine.verdicts import Verdicts, line_of
+from postdate.errors import DestinationNotFound, PostdateError
+from postdate.events import (
+    DelayedRetryAsked,
+    Event,
+    Events,
+    ImmediateRetryAsked,
+    MessageDiscarded,
+    MessageFailed,
+    MessageReturned,
+    PoisonMoved,
+    PolicyFailed,
+    RecoveryFailed,
+)
+from postdate.model import headers as h
+from postdate.model.envelope import EnvelopeForm, fits, wrap
+from postdate.model.limits import MAX_HIDDEN_SECONDS
+from postdate.model.message import Message
+from postdate.ports import Backend
+
+#: First and longest wait in seconds after recovery itself failed.
+_AGAIN_SECONDS = (1.0, 60.0)
+
+
+class Recovery:
+    """Puts messages back, off, or away."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        clock: Clock,
+        events: Events,
+        verdicts: Verdicts,
+        fitting: Fitting,
+        finished: Finished,
+        *,
+        random: Random | None = None,
+    ) -> None:
+        self._backend = backend
+        self._clock = clock
+        self._events = events
+        self._verdicts = verdicts
+        self._fitting = fitting
+        self._finished = finished
+        self._random = random or Random()
+        self._failures = 0
+
+    # --- back into the queue ----------------------------------------------------------------------
+
+    async def give_back(self, held: Held, delivery: Delivery, reason: str, delay_s: float = 0.0) -> None:
+        """Return a message that nobody failed on, hidden for a while; this appearance does not count."""
+        counted = r.failures_now(delivery.dequeue_count, delivery.headers) - 1
+        headers = {h.UNCOUNTED: str(delivery.dequeue_count - counted)}
+        with suppress(PostdateError):  # it comes back by itself when its visibility timeout is over
+            if await self._put_back(held, delivery, math.ceil(delay_s), headers):
+                self._events.emit(
+                    MessageReturned(delivery.message_id, held.received.queue, delay_s, reason)
+                )
+
+    async def too_early(self, held: Held, delivery: Delivery) -> bool:
+        """A delayed retry longer than a queue can hide comes up in between: hide it again. False: it is not."""
+        not_before = delivery.instant(h.NOT_BEFORE)
+        if not_before is None or self._clock.now() >= not_before:
+            return False
+        left = (not_before - self._clock.now()).total_seconds()
+        await self.give_back(held, delivery, "its delayed retry is not due yet", left)
+        return True
+
+    async def failed(self, held: Held, delivery: Delivery, error: BaseException) -> None:
+        """Decide what becomes of a message whose handler failed, and do it.
+
+        What can't be done leaves the message in its queue, hidden for a while that grows.
+        """
+        context = self._verdicts.context(delivery, error)
+        action = self._verdicts.decide(context)
+        if isinstance(action, r.MoveToError):
+            await self._move(held, delivery, context, self._verdicts.error_queue(action))
+            return
+        try:
+            done = await self._carry_out(held, delivery, context, action)
+        except PostdateError as refusal:
+            await self.try_later(held, delivery.message_id, refusal)
+            return
+        self._failures = 0
+        if done:  # else somebody else has the message, and decides
+            self._events.emit(_told(context, held.received.queue, action))
+
+    async def _carry_out(
+        self,
+        held: Held,
+        delivery: Delivery,
+        context: r.ErrorContext,
+        action: r.ImmediateRetry | r.DelayedRetry | r.Discard,
+    ) -> bool:
+        if isinstance(action, r.ImmediateRetry):
+            return await self._backend.receiver.nack(held.received)
+        if isinstance(action, r.DelayedRetry):
+            return await self._put_off(held, delivery, context, action.delay)
+        done = await self._backend.receiver.ack(held.received)
+        payload = delivery.headers.get(h.PAYLOAD)
+        if done and payload is not None:
+            await self.drop_payload(payload)
+        return done
+
+    async def _put_off(
+        self, held: Held, delivery: Delivery, context: r.ErrorContext, delay: timedelta
+    ) -> bool:
+        began = self._clock.monotonic()
+        # A queue hides for whole seconds: a fraction is waited for here, with the message in hand.
+        fraction = delay.total_seconds() % 1.0
+        if fraction and held.hidden_until - began > fraction + 1.0:
+            await self._clock.pause(fraction + WAKE_SECONDS)
+        due_at = context.now + delay
+        hidden_s = math.ceil(delay.total_seconds() - (self._clock.monotonic() - began) - WAKE_SECONDS)
+        headers = {
+            h.RETRIES: str(context.delayed_retries + 1),
+            h.RETRIES_TIMESTAMP: h.format_instant(context.now),
+            h.DELIVER_AT: h.format_instant(due_at),
+            h.ATTEMPTS: str(context.attempts),
+            h.UNCOUNTED: str(delivery.dequeue_count),
+        }
+        if hidden_s > MAX_HIDDEN_SECONDS:
+            headers[h.NOT_BEFORE] = h.format_instant(due_at)
+        return await self._put_back(held, delivery, hidden_s, headers)
+
+    async def _put_back(
+        self, held: Held, delivery: Delivery, hidden_s: int, headers: Mapping[str, str | None]
+    ) -> bool:
+        message = delivery.message
+        kept = {name: value for name, value in message.headers.items() if name != h.NOT_BEFORE}
+        message = await self._fitting(replace(message, headers={**kept, **headers}), held.received.queue)
+        hidden_s = min(max(hidden_s, 0), MAX_HIDDEN_SECONDS)
+        return await self._backend.receiver.nack(held.received, hidden_s, text=wrap(message))
+
+    # --- to the error queue -----------------------------------------------------------------------
+
+    async def condemned(self, held: Held, delivery: Delivery) -> bool:
+        """Move a message of which that was decided before, and not done. False: it is no such message."""
+        queue = delivery.headers.get(h.CONDEMNED)
+        if queue is None:
+            return False
+        headers = {k: v for k, v in delivery.headers.items() if k not in h.RETRY_HEADERS}
+        copy = replace(delivery.message, headers=headers)
+        reason = delivery.headers.get(h.EXCEPTION_MESSAGE) or "decided before"
+        await self._move_copy(held, delivery, copy, queue, r.attempts_before(headers), reason)
+        return True
+
+    async def _move(self, held: Held, delivery: Delivery, context: r.ErrorContext, queue: str) -> None:
+        copy = self._verdicts.faulty(delivery, context)
+        await self._move_copy(held, delivery, copy, queue, context.attempts, line_of(context.error))
+
+    async def _move_copy(
+        self, held: Held, delivery: Delivery, copy: Message, queue: str, attempts: int, reason: str
+    ) -> None:
+        try:
+            copy = await self._fitting(copy, queue)
+            queue = await self._send(copy, queue)
+        except PostdateError as refusal:
+            # The verdict goes into the message, so that its handler is not asked again.
+            condemned = replace(copy, headers={**copy.headers, h.CONDEMNED: queue})
+            await self.try_later(held, delivery.message_id, refusal, condemned)
+            return
+        self._failures = 0
+        await self.finish(held)
+        self._events.emit(
+            MessageFailed(delivery.message_id, held.received.queue, queue, attempts, reason)
+        )
+
+    async def _send(self, copy: Message, queue: str) -> str:
+        """Where it went: the endpoint's error queue, where the policy's own is not there."""
+        try:
+            await self._backend.sender.send(queue, wrap(copy))
+        except DestinationNotFound as error:
+            own = self._verdicts.own_error_queue
+            if queue == own:
+                raise
+            self._events.emit(PolicyFailed(copy.message_id, f"{error} Moved to {own!r} instead."))
+            await self._backend.sender.send(own, wrap(copy))
+            return own
+        return queue
+
+    async def drop_payload(self, name: str) -> None:
+        """Delete the large body of a message that is done with; age does it where this fails."""
+        with suppress(PostdateError):
+            await self._backend.payloads.delete(name)
+
+    async def try_later(
+        self, held: Held, message_id: str, refusal: PostdateError, message: Message | None = None
+    ) -> None:
+        """Leave it in its queue, in its new form if it has one, hidden for a while that grows."""
+        self._failures += 1
+        first, longest = _AGAIN_SECONDS
+        wait = retry_wait(self._failures, base_s=2 * first, maximum_s=longest, random=self._random)
+        hidden_s = math.ceil(wait)
+        self._events.emit(
+            RecoveryFailed(message_id, held.received.queue, line_of(refusal), float(hidden_s))
+        )
+        text = wrap(message) if message is not None and fits(message, EnvelopeForm.NSERVICEBUS) else None
+        with suppress(PostdateError):  # it comes back by itself when its visibility timeout is over
+            await self._backend.receiver.nack(held.received, hidden_s, text=text)
+
+    async def unreadable(self, held: Held, error: PostdateError) -> None:
+        """Move what is no message, as it is, to the error queue, where it never expires."""
+        received, error_queue = held.received, self._verdicts.own_error_queue
+        try:
+            await self._backend.sender.send(error_queue, received.text)
+        except PostdateError as refusal:
+            await self.try_later(held, received.native_id, refusal)
+            return
+        self._failures = 0
+        await self.finish(held)
+        self._events.emit(PoisonMoved(received.native_id, received.queue, error_queue, str(error)))
+
+    async def finish(self, held: Held) -> bool:
+        """Delete a message that is done with; where that fails, its next appearance goes unseen."""
+        self._finished.add(held.received.native_id)
+        with suppress(PostdateError):
+            if await self._backend.receiver.ack(held.received):
+                self._finished.discard(held.received.native_id)
+                return True
+        return False
+
+
+def _told(context: r.ErrorContext, queue: str, action: r.Action) -> Event:
+    message_id, attempts, error = context.message_id, context.attempts, line_of(context.error)
+    if isinstance(action, r.DelayedRetry):
+        retry, delay_s = context.delayed_retries + 1, action.delay.total_seconds()
+        return DelayedRetryAsked(message_id, queue, attempts, retry, delay_s, error)
+    if isinstance(action, r.Discard):
+        return MessageDiscarded(message_id, queue, attempts, action.reason)
+    return ImmediateRetryAsked(message_id, queue, attempts, error)

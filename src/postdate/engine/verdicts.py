@@ -1,0 +1,134 @@
+"""Deciding what becomes of a failed message: the user's policy, asked safely."""
+
+import platform
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from postdate.clock import Clock
+from postdate.core import recoverability as r
+from postdate.core.classify import Classifier
+from postdate.engine.reception import Delivery
+from postdate.errors import UsageError
+from postdate.events import Events, PolicyFailed
+from postdate.model import headers as h
+from postdate.model.faults import Fault, with_fault
+from postdate.model.headers import Headers
+from postdate.model.message import Message
+
+#: Of the host's id, which is made of its name.
+_NAMESPACE = uuid.UUID("0c7a1f52-2f1c-4c0e-8a53-5f9b1c2d7e64")
+
+
+@dataclass(frozen=True, slots=True)
+class Recoverability:
+    """What an endpoint does when a handler fails, beside the numbers in its settings.
+
+    policy: decides; wrap `default_policy` to change single cases.
+    unrecoverable: exception types that go to the error queue at once.
+    classifier: tells apart what a retry can help; add rules of your own to it. Not asked where
+        POSTDATE_CLASSIFY_ERRORS is off.
+    fault_headers: sees, and may change, the headers of a copy for the error queue.
+    """
+
+    policy: r.Policy = r.default_policy
+    unrecoverable: tuple[type[BaseException], ...] = ()
+    classifier: Classifier = field(default_factory=Classifier)
+    fault_headers: Callable[[Headers, BaseException], None] | None = None
+
+
+class Verdicts:
+    """Asks the policy, and writes down why."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        events: Events,
+        recoverability: Recoverability,
+        config: r.RecoverabilityConfig,
+        *,
+        endpoint: str,
+        queue: str,
+    ) -> None:
+        self._clock = clock
+        self._events = events
+        self._recoverability = recoverability
+        self._config = config
+        self._endpoint = endpoint
+        self._queue = queue
+
+    def context(self, delivery: Delivery, error: BaseException) -> r.ErrorContext:
+        """One failure, as policies see it: headers and body as received."""
+        failures = r.failures_now(delivery.dequeue_count, delivery.headers)
+        return r.ErrorContext(
+            error=error,
+            message_id=delivery.message_id,
+            native_id=delivery.received.native_id,
+            headers=dict(delivery.headers),
+            body=delivery.body,
+            receive_address=self._queue,
+            immediate_failures=failures,
+            delayed_retries=r.retries_done(delivery.headers),
+            attempts=r.attempts_before(delivery.headers) + failures,
+            now=self._clock.now(),
+        )
+
+    def decide(self, context: r.ErrorContext) -> r.Action:
+        """The policy's action; the default's where the policy fails, so that one bad line stops nobody."""
+        try:
+            action = self._recoverability.policy(self._config, context)
+            if not isinstance(action, r.ImmediateRetry | r.DelayedRetry | r.MoveToError | r.Discard):
+                raise UsageError(f"the policy returned {action!r}, which is no action")  # noqa: TRY301
+        except Exception as failure:  # noqa: BLE001 - anybody's code
+            self._events.emit(PolicyFailed(context.message_id, line_of(failure)))
+            action = r.default_policy(self._config, context)
+        if isinstance(action, r.DelayedRetry) and not self._config.can_delay:
+            self._events.emit(
+                PolicyFailed(
+                    context.message_id,
+                    "a delayed retry was asked for, and delayed delivery is switched off: "
+                    "the message goes to the error queue",
+                )
+            )
+            return r.MoveToError()
+        return action
+
+    def error_queue(self, action: r.MoveToError) -> str:
+        """Where the action moves to."""
+        return action.queue or self._config.error_queue
+
+    @property
+    def own_error_queue(self) -> str:
+        """The endpoint's error queue."""
+        return self._config.error_queue
+
+    def faulty(self, delivery: Delivery, context: r.ErrorContext) -> Message:
+        """A copy for the error queue, with every fault header (recoverability, section 5)."""
+        fault = Fault(
+            context.error,
+            self._queue,
+            context.now,
+            context.attempts,
+            failed_by={
+                h.PROCESSING_ENDPOINT: self._endpoint,
+                h.PROCESSING_MACHINE: platform.node(),
+                h.HOST_ID: uuid.uuid5(_NAMESPACE, platform.node()).hex,
+                h.HOST_NAME: platform.node(),
+            },
+        )
+        copy = with_fault(delivery.message, fault)
+        if self._recoverability.fault_headers is None:
+            return copy
+        headers = dict(copy.headers)
+        try:
+            self._recoverability.fault_headers(headers, context.error)
+        except Exception as failure:  # noqa: BLE001 - anybody's code
+            self._events.emit(PolicyFailed(context.message_id, f"fault_headers: {line_of(failure)}"))
+            return copy
+        return Message(copy.message_id, headers, copy.body)
+
+
+def line_of(error: BaseException) -> str:
+    """An error as one line for logs: its type, and the first line of its text."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
