@@ -21,6 +21,7 @@ from postdate.core.slowdown import Slowdown
 from postdate.engine.acceptance import Outgoing
 from postdate.engine.attempt import Attempts, Ended
 from postdate.engine.context import ContextParts, MessageContext
+from postdate.engine.expected import Expected
 from postdate.engine.finished import Finished
 from postdate.engine.handlers import Handlers
 from postdate.engine.held import Held, Hold
@@ -38,7 +39,18 @@ from postdate.errors import (
     StorageError,
     TryLater,
 )
-from postdate.events import AlreadyHandled, BackToSpeed, Events, Handled, ReceiveFailed, SlowedDown
+from postdate.events import (
+    AlreadyHandled,
+    BackToSpeed,
+    DelayedRetryAsked,
+    Event,
+    Events,
+    HandedOver,
+    Handled,
+    ReceiveFailed,
+    Scheduled,
+    SlowedDown,
+)
 from postdate.model import headers as h
 from postdate.ports import QueueReceiver, Received
 
@@ -96,6 +108,20 @@ class Receiver:
         #: Messages that only wait for something small: their place is free.
         self._finishing: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
+        self._expected = Expected()
+
+    def _hear(self, event: Event) -> None:
+        """Remember when messages become visible: an idle receiver looks in that moment."""
+        match event:
+            case HandedOver(destination=queue, due_at=due_at) | DelayedRetryAsked(queue=queue, due_at=due_at):
+                pass
+            case Scheduled(destination=queue, due_at=due_at, path="queue"):
+                pass
+            case _:
+                return
+        if queue == self._settings.queue:
+            clock = self._parts.clock
+            self._expected.add(clock.monotonic() + (due_at - clock.now()).total_seconds())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Receive until `stop` is set; then let handlers end, for as long as the grace allows.
@@ -105,7 +131,7 @@ class Receiver:
         stopping = asyncio.create_task(stop.wait(), name="postdate-receive-stop")
         loop = asyncio.create_task(self._loop(stopping), name="postdate-receive")
         try:
-            with Watchdog(self._parts.events):
+            with Watchdog(self._parts.events), self._parts.events.told_to(self._hear):
                 await asyncio.wait({loop})
         finally:
             stopping.cancel()  # which ends the loop too
@@ -150,7 +176,8 @@ class Receiver:
             if taken:
                 idle = _FIRST_IDLE_SECONDS
             else:
-                await self._pause(stopping, idle)
+                now = self._parts.clock.monotonic()
+                await self._pause(stopping, self._expected.wait(now, at_most=idle))
                 idle = min(self._settings.idle_s, idle * 1.5)
 
     async def _pause(self, stopping: "asyncio.Task[bool]", seconds: float) -> None:

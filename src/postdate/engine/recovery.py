@@ -246,8 +246,10 @@ class Recovery:
 def _told(context: r.ErrorContext, queue: str, action: r.Action) -> Event:
     message_id, attempts, error = context.message_id, context.attempts, line_of(context.error)
     if isinstance(action, r.DelayedRetry):
-        retry, delay_s = context.delayed_retries + 1, action.delay.total_seconds()
-        return DelayedRetryAsked(message_id, queue, attempts, retry, delay_s, error)
+        retry, due_at = context.delayed_retries + 1, context.now + action.delay
+        return DelayedRetryAsked(
+            message_id, queue, attempts, retry, action.delay.total_seconds(), due_at, error
+        )
     if isinstance(action, r.Discard):
         return MessageDiscarded(message_id, queue, attempts, action.reason)
     return ImmediateRetryAsked(message_id, queue, attempts, error)

@@ -1,7 +1,8 @@
 """What a record is, and who hears it."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import ClassVar
@@ -44,9 +45,18 @@ class Events:
         """Add an observer."""
         self._observers.append(observer)
 
+    @contextmanager
+    def told_to(self, observer: Observer) -> Iterator[None]:
+        """An observer for the length of a block."""
+        self._observers.append(observer)
+        try:
+            yield
+        finally:
+            self._observers.remove(observer)
+
     def emit(self, event: Event) -> None:
         """Tell everyone."""
-        for observer in self._observers:
+        for observer in tuple(self._observers):
             try:
                 observer(event)
             except Exception:  # noqa: BLE001 - whatever an observer raises, the others and the engine go on

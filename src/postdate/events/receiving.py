@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from datetime import datetime
 
 from postdate.events.base import Event
 
@@ -41,6 +42,7 @@ class DelayedRetryAsked(Event):
     attempts: int
     retry: int
     delay_s: float
+    due_at: datetime
     error: str
 
 
