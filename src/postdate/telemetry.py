@@ -15,10 +15,14 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from postdate.clock import Clock, StorageClock
 from postdate.events import (
+    DelayedRetryAsked,
     DispatchFailed,
     Event,
     HandedOver,
+    Handled,
+    ImmediateRetryAsked,
     LeaseFailed,
+    MessageFailed,
     MovedToErrorQueue,
     PassFailed,
     Removed,
@@ -59,7 +63,10 @@ class Metrics:
     postdate.lateness       seconds after its due time that a message was handed over; 0 within the lookahead
     postdate.removed        rows deleted after hand-over
     postdate.dispatch_failures  failed dispatches, by whether they count as an attempt
-    postdate.errors         messages moved to the error queue
+    postdate.errors         messages moved to the error queue, by those who could not dispatch or handle them
+    postdate.handled        messages that a handler is done with
+    postdate.handling       seconds that handlers took
+    postdate.retries        failed attempts that are made again, by kind (immediate, delayed)
     postdate.leader         1 while this process leads
     postdate.storage_failures   lease calls and passes that failed
     postdate.storage.requests   requests to storage, retries too, by service, operation and outcome
@@ -76,6 +83,9 @@ class Metrics:
         self._removed = meter.create_counter("postdate.removed", "{row}")
         self._failures = meter.create_counter("postdate.dispatch_failures", "{dispatch}")
         self._errors = meter.create_counter("postdate.errors", "{message}")
+        self._handled = meter.create_counter("postdate.handled", "{message}")
+        self._handling = meter.create_histogram("postdate.handling", "s")
+        self._retries = meter.create_counter("postdate.retries", "{attempt}")
         self._leader = meter.create_up_down_counter("postdate.leader", "1")
         self._storage = meter.create_counter("postdate.storage_failures", "{call}")
         self._open = _open.setdefault(provider or _NO_PROVIDER, [])
@@ -108,6 +118,15 @@ class Metrics:
                 self._failures.add(1, self._with(counted=event.counted))
             case MovedToErrorQueue():
                 self._errors.add(1, self._with(destination=event.destination))
+            case Handled():
+                self._handled.add(1, self._with(handler=event.handler))
+                self._handling.record(event.seconds, self._with(handler=event.handler))
+            case ImmediateRetryAsked():
+                self._retries.add(1, self._with(kind="immediate"))
+            case DelayedRetryAsked():
+                self._retries.add(1, self._with(kind="delayed"))
+            case MessageFailed():
+                self._errors.add(1, self._with(destination=event.queue))
             case TermBegan():
                 self._leader.add(1, self._endpoint)
             case TermEnded() | TermLost():

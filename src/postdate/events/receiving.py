@@ -23,7 +23,7 @@ class Handled(Event):
 class ImmediateRetryAsked(Event):
     """An attempt failed; the message is visible again. `attempts` counts in all."""
 
-    name = "immediate_retry"
+    name = "immediate_retry_asked"
     level = logging.INFO
     message_id: str
     queue: str
@@ -35,7 +35,7 @@ class ImmediateRetryAsked(Event):
 class DelayedRetryAsked(Event):
     """An attempt failed; the message comes again after `delay_s` seconds. `retry` counts delayed retries."""
 
-    name = "delayed_retry"
+    name = "delayed_retry_asked"
     level = logging.WARNING
     message_id: str
     queue: str

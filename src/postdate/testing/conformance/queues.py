@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from postdate.errors import DestinationNotFound, InvalidDestination
+from postdate.errors import DestinationNotFound, InvalidDestination, MessageTooLarge
 from postdate.ports import LeaseLost, QueueReceiver, QueueSender, Receipt, Received
 
 
@@ -97,6 +97,21 @@ class QueueConformance:
         assert await _receive(harness) == []
         await harness.pass_time(2.1)
         assert len(await _receive(harness)) == 1
+
+    async def test_nack_can_change_the_text_with_the_visibility(self, harness: QueueHarness) -> None:
+        await harness.sender.send(harness.queue, "x")
+        (first,) = await _receive(harness, visibility_s=1)
+        await harness.pass_time(1.1)
+        (second,) = await _receive(harness)
+        assert await harness.receiver.nack(first, 0, text="too late") is False
+        assert await harness.receiver.nack(second, 1, text="<ä & 🚚>") is True
+        assert await _receive(harness) == []
+        await harness.pass_time(1.2)
+        (third,) = await _receive(harness)
+        assert (third.text, third.dequeue_count, third.native_id) == ("<ä & 🚚>", 3, first.native_id)
+        with pytest.raises(MessageTooLarge):
+            await harness.receiver.nack(third, 0, text="x" * 65_537)
+        assert await harness.receiver.ack(third) is True
 
     async def test_extend_keeps_it_hidden_under_a_new_receipt(self, harness: QueueHarness) -> None:
         await harness.sender.send(harness.queue, "x")
