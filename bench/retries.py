@@ -6,6 +6,7 @@ of a second, prints the lateness and draws docs/images/retries.png.
 """
 
 import asyncio
+import itertools
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -94,7 +95,7 @@ class Scenario:
         return [
             Gap(k, k * unit.total_seconds(), (later.at - earlier.at).total_seconds())
             for attempts in by_order.values()
-            for k, (earlier, later) in enumerate(zip(attempts, attempts[1:], strict=False), start=1)
+            for k, (earlier, later) in enumerate(itertools.pairwise(attempts), start=1)
         ]
 
 
@@ -130,7 +131,7 @@ async def on_storage(settings: Settings, unit: timedelta) -> Scenario:
     )
     async with endpoint:
         await endpoint.setup()
-        scenario.on(endpoint, lambda: endpoint.parts.clock.now())
+        scenario.on(endpoint, endpoint.parts.clock.now)
         await run_scenario([endpoint], scenario, scenario.all_failed.wait)
     return scenario
 

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from postdate.endpoint import Endpoint
     from postdate.engine.acceptance import Outgoing
-    from postdate.engine.bulk import ScheduledMany
-    from postdate.engine.changes import CancelOutcome, RescheduleResult
+    from postdate.engine.changes import CancelOutcome
     from postdate.engine.context import MessageContext
     from postdate.engine.lookup import ScheduledMessage
-    from postdate.engine.passes import PassResult
     from postdate.engine.reception import Delivery
     from postdate.engine.verdicts import Recoverability
     from postdate.errors import (
@@ -34,11 +32,8 @@ _HOMES = {
     "Endpoint": "postdate.endpoint",
     "MessageContext": "postdate.engine.context",
     "Outgoing": "postdate.engine.acceptance",
-    "PassResult": "postdate.engine.passes",
     "PostdateError": "postdate.errors",
     "Recoverability": "postdate.engine.verdicts",
-    "RescheduleResult": "postdate.engine.changes",
-    "ScheduledMany": "postdate.engine.bulk",
     "ScheduledMessage": "postdate.engine.lookup",
     "Settings": "postdate.settings",
     "StorageError": "postdate.errors",
@@ -55,11 +50,8 @@ __all__ = [
     "Endpoint",
     "MessageContext",
     "Outgoing",
-    "PassResult",
     "PostdateError",
     "Recoverability",
-    "RescheduleResult",
-    "ScheduledMany",
     "ScheduledMessage",
     "Settings",
     "StorageError",

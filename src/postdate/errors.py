@@ -131,7 +131,7 @@ class NoHandler(PoisonMessage):
 
 
 class TryLater(PostdateError):
-    """Raised in a handler: the message goes back, hidden for `delay` seconds, and nothing counts as failed."""
+    """Raised in a handler: the message goes back, hidden for `delay` seconds; nothing counts as failed."""
 
     def __init__(self, reason: str, delay: float = 1.0) -> None:
         super().__init__(reason)
@@ -152,7 +152,7 @@ class HandlerNeverEnded(PostdateError):
 
 
 class CriticalFailure(PostdateError):
-    """Storing, fetching, dispatching or receiving failed for so long that a restart is the best that is left."""
+    """Storing, fetching, dispatching or receiving failed for so long that only a restart is left."""
 
 
 class AzuriteError(PostdateError):

@@ -118,6 +118,17 @@ class Metrics:
                 self._failures.add(1, self._with(counted=event.counted))
             case MovedToErrorQueue():
                 self._errors.add(1, self._with(destination=event.destination))
+            case TermBegan():
+                self._leader.add(1, self._endpoint)
+            case TermEnded() | TermLost():
+                self._leader.add(-1, self._endpoint)
+            case LeaseFailed() | PassFailed():
+                self._storage.add(1, self._with(what=event.name))
+            case _:
+                self._count_received(event)
+
+    def _count_received(self, event: Event) -> None:
+        match event:
             case Handled():
                 self._handled.add(1, self._with(handler=event.handler))
                 self._handling.record(event.seconds, self._with(handler=event.handler))
@@ -127,12 +138,6 @@ class Metrics:
                 self._retries.add(1, self._with(kind="delayed"))
             case MessageFailed():
                 self._errors.add(1, self._with(destination=event.queue))
-            case TermBegan():
-                self._leader.add(1, self._endpoint)
-            case TermEnded() | TermLost():
-                self._leader.add(-1, self._endpoint)
-            case LeaseFailed() | PassFailed():
-                self._storage.add(1, self._with(what=event.name))
             case _:
                 pass
 

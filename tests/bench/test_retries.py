@@ -11,7 +11,7 @@ from bench.retries import MESSAGES, RETRIES, Scenario, changes, draw, on_storage
 from postdate import Endpoint, Settings
 from postdate.backends.memory import MemoryAccount
 from postdate.model.envelope import unwrap
-from postdate.testing import VirtualClock
+from postdate.testing.clock import VirtualClock
 
 
 def memory_settings(unit):

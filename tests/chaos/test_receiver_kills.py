@@ -99,5 +99,3 @@ async def queue_is_empty(endpoint, queue):
     async with asyncio.timeout(SOON):
         while await endpoint.parts.backend.sender.approximate_count(queue):
             await endpoint.parts.clock.sleep(0.1)
-
-

@@ -10,7 +10,8 @@ from postdate import Endpoint, Settings
 from postdate.backends.memory import MemoryAccount
 from postdate.model.envelope import unwrap, wrap
 from postdate.model.message import Message
-from postdate.testing import EventLog, VirtualClock
+from postdate.testing.clock import VirtualClock
+from postdate.testing.signals import EventLog
 
 QUEUE = "orders"
 
@@ -24,9 +25,13 @@ class Scene:
     log: EventLog
 
     def endpoint(self, **options: Any) -> Endpoint:
-        defaults = {name: f.get_default(call_default_factory=True) for name, f in Settings.model_fields.items()}
+        defaults = {
+            name: f.get_default(call_default_factory=True) for name, f in Settings.model_fields.items()
+        }
         recoverability = options.pop("recoverability", None)
-        settings = Settings(**defaults | {"endpoint": "Orders", "queue": QUEUE, "backend": "memory"} | options)
+        settings = Settings(
+            **defaults | {"endpoint": "Orders", "queue": QUEUE, "backend": "memory"} | options
+        )
         return Endpoint(
             settings,
             clock=self.clock,
@@ -70,14 +75,17 @@ async def open_scene(*queues):
 @asynccontextmanager
 async def serving(*endpoints: Endpoint):
     """Endpoints that run, opened and closed with the block; what `run` raises is raised."""
-    stop = asyncio.Event()
+    stop, clock = asyncio.Event(), endpoints[0]._clock
     async with asyncio.TaskGroup() as group:
-        for endpoint in endpoints:
-            group.create_task(_serve(endpoint, stop))
+        tasks = [group.create_task(_serve(endpoint, stop)) for endpoint in endpoints]
         try:
             yield
         finally:
             stop.set()
+            for _ in range(60):  # what is cut off by the stop has its grace
+                if all(task.done() for task in tasks):
+                    break
+                await clock.advance(1)
 
 
 async def _serve(endpoint: Endpoint, stop: asyncio.Event) -> None:
@@ -91,7 +99,7 @@ def always_failing(endpoint: Endpoint, error: Exception, calls: list) -> Endpoin
     @endpoint.handler
     async def fail(body: bytes, context) -> None:
         del body
-        calls.append((context.message_id, context.attempt, context._parts.clock.now()))  # noqa: SLF001
+        calls.append((context.message_id, context.attempt, context._parts.clock.now()))
         raise error
 
     return endpoint

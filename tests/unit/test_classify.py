@@ -74,7 +74,7 @@ def test_each_kind_is_told_by_type_number_or_status(error, kind):
 
 
 def raised(work):
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises is what is looked at
+    with pytest.raises(Exception) as caught:
         work()
     return caught.value
 

@@ -49,7 +49,10 @@ OURS = f"{Place.__module__}.Place"
     ("types", "expected"),
     [
         (OURS, on_place),
-        ("Contoso.Orders.Place, Contoso.Orders, Version=1.0.0.0, Culture=neutral, PublicKeyToken=null", on_place),
+        (
+            "Contoso.Orders.Place, Contoso.Orders, Version=1.0.0.0, Culture=neutral, PublicKeyToken=null",
+            on_place,
+        ),
         ("Contoso.Orders+Ship", on_ship),
         ("Contoso.Special;Contoso.Ship", on_ship),
         ("Contoso.Other", on_bytes),

@@ -1,6 +1,7 @@
 """Receiving and handling, in memory and virtual time: the good paths, and attempts counted exactly."""
 
 import asyncio
+import itertools
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -55,7 +56,9 @@ async def test_each_type_finds_its_handler():
         name = f"{PlaceOrder.__module__}.PlaceOrder"
         await scene.put("a", b'{"number": 1}', **{h.ENCLOSED_TYPES: name})
         await scene.put(
-            "b", b'{"number": 2}', **{h.ENCLOSED_TYPES: "Contoso.ShipOrder, Contoso, Version=1.0.0.0;Contoso.ICommand"}
+            "b",
+            b'{"number": 2}',
+            **{h.ENCLOSED_TYPES: "Contoso.ShipOrder, Contoso, Version=1.0.0.0;Contoso.ICommand"},
         )
         async with serving(endpoint):
             await scene.log.wait(Handled, count=2)
@@ -96,7 +99,7 @@ async def test_delayed_retries_come_when_asked_and_never_early():
         endpoint = always_failing(scene.endpoint(immediate_retries=0), RuntimeError("no"), calls)
         await scene.put()
         await scene.run_for(endpoint, seconds=75)
-        gaps = [(b[2] - a[2]).total_seconds() for a, b in zip(calls, calls[1:], strict=False)]
+        gaps = [(b[2] - a[2]).total_seconds() for a, b in itertools.pairwise(calls)]
         assert [event.delay_s for event in scene.log.of(DelayedRetryAsked)] == [10, 20, 30]
         # The queue is looked at each second when it is idle.
         assert all(asked <= gap <= asked + 1 for asked, gap in zip((10, 20, 30), gaps, strict=True))
@@ -143,11 +146,15 @@ async def test_a_retry_longer_than_a_queue_hides_is_not_early():
         stored = scene.in_queue()[0]
         assert stored.visible_at <= scene.clock.now() + timedelta(days=7)
         await scene.clock.advance(timedelta(days=7))
-        again = always_failing(scene.endpoint(immediate_retries=0, delayed_retries=1), RuntimeError("no"), calls)
+        again = always_failing(
+            scene.endpoint(immediate_retries=0, delayed_retries=1), RuntimeError("no"), calls
+        )
         await scene.run_for(again, seconds=5)
         assert len(calls) == 1
         await scene.clock.advance(timedelta(days=3))
-        again = always_failing(scene.endpoint(immediate_retries=0, delayed_retries=1), RuntimeError("no"), calls)
+        again = always_failing(
+            scene.endpoint(immediate_retries=0, delayed_retries=1), RuntimeError("no"), calls
+        )
         await scene.run_for(again, seconds=5)
         assert [attempt for _, attempt, _ in calls] == [1, 2]
 
@@ -231,7 +238,8 @@ async def test_a_reply_goes_to_whoever_asked_with_its_saga():
             context.reply({"answer": body.decode()})
 
         await scene.put(
-            body=b"42", **{h.REPLY_TO: "asker", h.ORIGINATING_SAGA_ID: "s-1", h.ORIGINATING_SAGA_TYPE: "Contoso.Saga"}
+            body=b"42",
+            **{h.REPLY_TO: "asker", h.ORIGINATING_SAGA_ID: "s-1", h.ORIGINATING_SAGA_TYPE: "Contoso.Saga"},
         )
         await scene.run_for(endpoint, seconds=2)
         (reply,) = scene.messages("asker")

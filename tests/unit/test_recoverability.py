@@ -86,7 +86,9 @@ def test_any_pair_makes_as_many_attempts_and_grows_its_delays(immediate, delayed
 
 
 def test_the_default_delays_are_ten_twenty_and_thirty_seconds():
-    delays = [a.delay.total_seconds() for a in attempts_of(RecoverabilityConfig()) if isinstance(a, DelayedRetry)]
+    delays = [
+        a.delay.total_seconds() for a in attempts_of(RecoverabilityConfig()) if isinstance(a, DelayedRetry)
+    ]
     assert delays == [10, 20, 30]
 
 

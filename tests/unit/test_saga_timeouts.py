@@ -32,7 +32,9 @@ async def test_a_timeout_comes_to_the_timeout_handler_when_it_is_due():
             seen.append((state, context.headers[h.SAGA_ID], scene.clock.now()))
 
         began = scene.clock.now()
-        await scene.put(**{h.SAGA_ID: "11111111-2222-3333-4444-555555555555", h.SAGA_TYPE: "Contoso.OrderSaga"})
+        await scene.put(
+            **{h.SAGA_ID: "11111111-2222-3333-4444-555555555555", h.SAGA_TYPE: "Contoso.OrderSaga"}
+        )
         async with serving(endpoint):
             await scene.clock.advance(10)
             (row,) = rows_of(scene)

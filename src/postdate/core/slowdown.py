@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Slowdown:
-    """After `limit` failures in a row, of all messages, one message at a time until one succeeds; 0: never."""
+    """After `limit` failures in a row, of all messages, one at a time until one succeeds; 0: never."""
 
     limit: int
     failures: int = 0

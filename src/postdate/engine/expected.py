@@ -1,4 +1,4 @@
-"""When messages are known to become visible, so that an idle receiver looks in time and not only now and then."""
+"""When messages are known to become visible, so that an idle receiver looks in time."""
 
 import heapq
 

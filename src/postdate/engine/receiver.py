@@ -142,7 +142,8 @@ class Receiver:
         await asyncio.wait({loop})
         grace = asyncio.create_task(self._parts.clock.sleep(self._settings.grace_s))
         ending = asyncio.gather(*self._working, *self._finishing, return_exceptions=True)
-        await asyncio.wait({ending, grace}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {ending, grace}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         grace.cancel()
         for task in (*self._working, *self._finishing):
             task.cancel()
@@ -333,8 +334,8 @@ class Receiver:
 
 def _never_ended(delivery: Delivery, failures: int) -> HandlerNeverEnded:
     return HandlerNeverEnded(
-        f"message {delivery.message_id!r} was taken {failures} times, and each time the process ended, or lost "
-        "it, before its handler did; look at what it does to the process (memory, signals, exit)"
+        f"message {delivery.message_id!r} was taken {failures} times, and each time the process ended, or "
+        "lost it, before its handler did; look at what it does to the process (memory, signals, exit)"
     )
 
 

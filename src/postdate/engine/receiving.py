@@ -12,8 +12,8 @@ from postdate.engine.fitting import Fitting
 from postdate.engine.handlers import Handlers
 from postdate.engine.held import Hold
 from postdate.engine.intake import Intake
-from postdate.engine.reception import Reception
 from postdate.engine.receiver import Receiver, ReceiverParts, ReceiverSettings
+from postdate.engine.reception import Reception
 from postdate.engine.recovery import Recovery
 from postdate.engine.verdicts import Recoverability, Verdicts
 from postdate.errors import ConfigurationError, DelayedDeliveryDisabled
@@ -122,8 +122,8 @@ def check_retries(settings: Settings) -> None:
         settings.immediate_retries or settings.delayed_retries
     ):
         raise ConfigurationError(
-            "with POSTDATE_GUARANTEE=at_most_once a message is gone before its handler begins, so nothing can "
-            f"be retried: set POSTDATE_IMMEDIATE_RETRIES=0 (it is {settings.immediate_retries}) and "
+            "with POSTDATE_GUARANTEE=at_most_once a message is gone before its handler begins, so nothing "
+            f"can be retried: set POSTDATE_IMMEDIATE_RETRIES=0 (it is {settings.immediate_retries}) and "
             f"POSTDATE_DELAYED_RETRIES=0 (it is {settings.delayed_retries}), or use at_least_once"
         )
     if settings.disable_delayed_delivery and settings.delayed_retries:

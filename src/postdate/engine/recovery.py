@@ -75,12 +75,10 @@ class Recovery:
         headers = {h.UNCOUNTED: str(delivery.dequeue_count - counted)}
         with suppress(PostdateError):  # it comes back by itself when its visibility timeout is over
             if await self._put_back(held, delivery, math.ceil(delay_s), headers):
-                self._events.emit(
-                    MessageReturned(delivery.message_id, held.received.queue, delay_s, reason)
-                )
+                self._events.emit(MessageReturned(delivery.message_id, held.received.queue, delay_s, reason))
 
     async def too_early(self, held: Held, delivery: Delivery) -> bool:
-        """A delayed retry longer than a queue can hide comes up in between: hide it again. False: it is not."""
+        """Hide a delayed retry again that is longer than a queue can hide. False: it is no such message."""
         not_before = delivery.instant(h.NOT_BEFORE)
         if not_before is None or self._clock.now() >= not_before:
             return False
@@ -184,9 +182,7 @@ class Recovery:
             return
         self._failures = 0
         await self.finish(held)
-        self._events.emit(
-            MessageFailed(delivery.message_id, held.received.queue, queue, attempts, reason)
-        )
+        self._events.emit(MessageFailed(delivery.message_id, held.received.queue, queue, attempts, reason))
 
     async def _send(self, copy: Message, queue: str) -> str:
         """Where it went: the endpoint's error queue, where the policy's own is not there."""
@@ -214,9 +210,7 @@ class Recovery:
         first, longest = _AGAIN_SECONDS
         wait = retry_wait(self._failures, base_s=2 * first, maximum_s=longest, random=self._random)
         hidden_s = math.ceil(wait)
-        self._events.emit(
-            RecoveryFailed(message_id, held.received.queue, line_of(refusal), float(hidden_s))
-        )
+        self._events.emit(RecoveryFailed(message_id, held.received.queue, line_of(refusal), float(hidden_s)))
         text = wrap(message) if message is not None and fits(message, EnvelopeForm.NSERVICEBUS) else None
         with suppress(PostdateError):  # it comes back by itself when its visibility timeout is over
             await self._backend.receiver.nack(held.received, hidden_s, text=text)

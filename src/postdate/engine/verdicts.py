@@ -78,7 +78,7 @@ class Verdicts:
         try:
             action = self._recoverability.policy(self._config, context)
             if not isinstance(action, r.ImmediateRetry | r.DelayedRetry | r.MoveToError | r.Discard):
-                raise UsageError(f"the policy returned {action!r}, which is no action")  # noqa: TRY301
+                raise UsageError(f"the policy returned {action!r}, which is no action")
         except Exception as failure:  # noqa: BLE001 - anybody's code
             self._events.emit(PolicyFailed(context.message_id, line_of(failure)))
             action = r.default_policy(self._config, context)

@@ -6,10 +6,14 @@ does nothing in its old term. What blocks belongs into a plain function, which r
 """
 
 import asyncio
+import itertools
 import logging
 import sys
 import threading
 import traceback
+from collections.abc import Iterable
+from types import FrameType
+from typing import Self
 
 from postdate.events import Events, LoopBlocked
 
@@ -17,6 +21,8 @@ from postdate.events import Events, LoopBlocked
 _LIMIT_SECONDS = 5.0
 #: Seconds between two questions.
 _PAUSE_SECONDS = 1.0
+#: Lines of a stack that are told.
+_FRAMES = 3
 
 _log = logging.getLogger("postdate.receiver")
 
@@ -32,7 +38,7 @@ class Watchdog:
         self._pause_s = pause_s
         self._over = threading.Event()
 
-    def __enter__(self) -> "Watchdog":
+    def __enter__(self) -> Self:
         self._over.clear()
         loop = asyncio.get_running_loop()
         watched = threading.get_ident()
@@ -65,14 +71,18 @@ class Watchdog:
 def where_is(thread_id: int) -> str:
     """The line that a thread is at, and who called it, innermost first."""
     frame = sys._current_frames().get(thread_id)  # noqa: SLF001 - there is no other way to ask
-    if frame is None:
-        return "unknown"
-    return lines_of(traceback.extract_stack(frame, limit=_FRAMES))
+    return _lines(traceback.walk_stack(frame)) if frame is not None else "unknown"
 
 
-_FRAMES = 3
+def where_waits(work: object) -> str:
+    """The lines at which a coroutine waits, innermost first."""
+    frames: list[tuple[FrameType, int]] = []
+    while isinstance(frame := getattr(work, "cr_frame", None), FrameType):
+        frames.insert(0, (frame, frame.f_lineno))
+        work = getattr(work, "cr_await", None)
+    return _lines(frames) if frames else "unknown"
 
 
-def lines_of(stack: traceback.StackSummary) -> str:
-    """A stack in one line, innermost first."""
-    return " < ".join(f"{f.name} ({f.filename}:{f.lineno})" for f in reversed(stack))
+def _lines(frames: Iterable[tuple[FrameType, int]]) -> str:
+    inner = itertools.islice(frames, _FRAMES)
+    return " < ".join(f"{frame.f_code.co_name} ({frame.f_code.co_filename}:{line})" for frame, line in inner)

@@ -107,7 +107,7 @@ class PolicyFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class HandlerSlow(Event):
-    """A handler has worked for `seconds` and goes on; the message is kept hidden. `where`: the line it is at."""
+    """A handler has worked for `seconds` and goes on; its message is kept hidden. `where`: at which line."""
 
     name = "handler_slow"
     level = logging.WARNING

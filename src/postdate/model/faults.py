@@ -13,6 +13,8 @@ _EXCEPTION_INFO = "NServiceBus.ExceptionInfo."
 #: .NET cuts the exception's message here.
 _MESSAGE_CHARACTERS = 16_384
 _NOTES_CHARACTERS = 1_024
+#: Of the message, within the trace.
+_TRACED_CHARACTERS = 1_024
 #: Stack traces are cut so that the copy fits; tried in this order.
 _TRACE_CHARACTERS = (16_384, 2_048, 512, 0)
 
@@ -37,7 +39,10 @@ def with_fault(message: Message, fault: Fault) -> Message:
     """
     error = fault.error
     trace = "".join(traceback.format_exception(error))
-    text = str(error)[:_MESSAGE_CHARACTERS]
+    whole = str(error)
+    text = whole[:_MESSAGE_CHARACTERS]
+    if len(whole) > _TRACED_CHARACTERS:  # or the trace would be nothing but the message
+        trace = trace.replace(whole, f"{whole[:_TRACED_CHARACTERS]}…")
     cause = error.__cause__ if error.__suppress_context__ else error.__context__
     kept = {
         k: v

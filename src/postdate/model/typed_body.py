@@ -52,5 +52,5 @@ def enclosed_types(header: str | None) -> list[str]:
 
 
 def simple_name(name: str) -> str:
-    """The last part of a type's name: `PlaceOrder` of `Contoso.Messages.PlaceOrder` and `Outer+PlaceOrder`."""
+    """The last part of a type's name: `PlaceOrder` of `Contoso.PlaceOrder` and `Outer+PlaceOrder`."""
     return name.replace("+", ".").rpartition(".")[2]

@@ -21,7 +21,7 @@ class TimeoutStore(Protocol):
         """Whether there is a store at all."""
         ...
 
-    async def add(self, timeout: LegacyTimeout) -> None:
+    async def add(self, timeout: LegacyTimeout) -> None:  # noqa: ASYNC109 - no time limit
         """Keep a timeout. The same id twice is one timeout: what is there is left as it is."""
         ...
 
@@ -46,7 +46,7 @@ class TimeoutStore(Protocol):
         ...
 
     def all(self, *, due_from: datetime | None = None) -> AsyncIterator[LegacyTimeout]:
-        """Every timeout of the endpoint, without bodies (`body` is empty), in due order where that is cheap."""
+        """Every timeout of the endpoint, without bodies (`body` is empty)."""
         ...
 
     async def count(self) -> int:

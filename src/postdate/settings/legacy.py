@@ -37,9 +37,7 @@ class LegacySettings(BaseModel):
     @classmethod
     def _table_name(cls, value: str) -> str:
         if not _TABLE.fullmatch(value):
-            raise ValueError(
-                f"{value!r} is not a table name: 3 to 63 letters and digits, a letter first"
-            )
+            raise ValueError(f"{value!r} is not a table name: 3 to 63 letters and digits, a letter first")
         return value
 
     @field_validator("timeout_outage_limit")

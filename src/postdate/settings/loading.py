@@ -9,7 +9,8 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 from postdate.errors import ConfigurationError
 from postdate.model.durations import format_duration
 from postdate.settings.environment import settings_file
-from postdate.settings.model import PREFIX, Settings
+from postdate.settings.fields import PREFIX
+from postdate.settings.model import Settings
 
 
 def load_settings(**overrides: object) -> Settings:

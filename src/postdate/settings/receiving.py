@@ -16,7 +16,7 @@ class ReceivingSettings(BaseModel):
 
     visibility_timeout: Duration = Field(
         timedelta(seconds=30),
-        description="How long a received message stays hidden from others; prolonged while its handler works.",
+        description="How long a received message stays hidden; prolonged while its handler works.",
     )
     receive_batch: int = Field(
         RECEIVE_MESSAGES, ge=1, le=RECEIVE_MESSAGES, description="Messages in one receive, at most."
