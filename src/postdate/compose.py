@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from postdate.backends.own_store import with_own_store
 from postdate.clock import Clock, StorageClock, SystemClock
 from postdate.core.rest import slack_of
 from postdate.engine.acceptance import Acceptance, AcceptanceSettings
@@ -31,7 +32,7 @@ from postdate.engine.service import Service
 from postdate.engine.sweeper import Sweeper
 from postdate.events import Events, Observer, log_event
 from postdate.model.prices import PriceTable
-from postdate.ports import Backend
+from postdate.ports import Backend, DelayedStore
 from postdate.settings import BackendName, Guarantee, LargeBodies, Settings, load_prices
 from postdate.telemetry import Metrics
 
@@ -68,6 +69,7 @@ async def open_parts(
     observers: Iterable[Observer] = (),
     memory: "MemoryAccount | None" = None,
     wrap_transport: "WrapTransport | None" = None,
+    store: DelayedStore | None = None,
 ) -> AsyncIterator[Parts]:
     """Open the backend that the settings name, and everything on top of it.
 
@@ -77,35 +79,38 @@ async def open_parts(
         observers: told of every event, beside the log.
         memory: the account to use with the memory backend, to share it between endpoints.
         wrap_transport: puts something between us and the storage account's network, to watch it.
+        store: a delayed store of your own in place of the table, open; you close it.
 
     Raises:
-        ConfigurationError: no storage account is configured, or the settings contradict each other.
+        ConfigurationError: no storage account is configured, the settings contradict each other, or the store
+            that they name can't be made.
     """
     local = clock or SystemClock()
     metrics = Metrics(settings.endpoint)
     events = Events([log_event, metrics, *observers])
     table = settings.table_name
-    backend: Backend
+    account: Backend
     judge: Clock
     if settings.backend is BackendName.MEMORY:
         from postdate.backends.memory import MemoryAccount, MemoryBackend  # noqa: PLC0415 - late
 
         judge = local
-        backend = MemoryBackend(memory or MemoryAccount(), table, judge, frozenset(settings.alias_accounts()))
+        account = MemoryBackend(memory or MemoryAccount(), table, judge, frozenset(settings.alias_accounts()))
     else:
         from postdate.backends.azure_storage.backend import open_backend  # noqa: PLC0415 - late
 
         judge = storage_clock = StorageClock(local)
-        backend = await open_backend(settings, storage_clock, wrap_transport=wrap_transport)
+        account = await open_backend(settings, storage_clock, wrap_transport=wrap_transport)
     try:
-        parts = put_together(settings, backend, judge, events)
-        with metrics.watching(judge, backend.requests):
-            try:
-                yield parts
-            finally:
-                parts.accountant.tell()
+        async with with_own_store(account, settings, store) as backend:
+            parts = put_together(settings, backend, judge, events)
+            with metrics.watching(judge, backend.requests):
+                try:
+                    yield parts
+                finally:
+                    parts.accountant.tell()
     finally:
-        await backend.close()
+        await account.close()
 
 
 def put_together(settings: Settings, backend: Backend, clock: Clock, events: Events) -> Parts:

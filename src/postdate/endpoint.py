@@ -21,6 +21,7 @@ from postdate.engine.together import Run, run_together
 from postdate.engine.verdicts import Recoverability
 from postdate.errors import ConfigurationError, DestinationNotFound
 from postdate.events import Observer
+from postdate.ports import DelayedStore
 from postdate.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Endpoint(Registration):
         memory: "MemoryAccount | None" = None,
         wrap_transport: "WrapTransport | None" = None,
         recoverability: Recoverability | None = None,
+        store: DelayedStore | str | None = None,
         **settings: Any,
     ) -> None:
         """Nothing is opened yet.
@@ -58,11 +60,15 @@ class Endpoint(Registration):
             wrap_transport: with a storage account, what to put around the transport of each of its services
                 (azure-core's `AsyncHttpTransport`), to watch requests.
             recoverability: what to do when a handler fails, beside the numbers in the settings.
+            store: a delayed store of your own in place of the table (`postdate.ports.DelayedStore`), opened and
+                closed by you; or the setting of that name, `module:factory`.
             settings: single settings by name, which win over environment and file.
 
         Raises:
             ConfigurationError: a setting is missing or wrong.
         """
+        if isinstance(store, str):
+            settings["store"], store = store, None
         if isinstance(name_or_settings, Settings):
             if settings:
                 raise ConfigurationError("pass either a Settings object or single settings, not both")
@@ -71,6 +77,7 @@ class Endpoint(Registration):
             if name_or_settings is not None:
                 settings["endpoint"] = name_or_settings
             self._settings = load_settings(**settings)
+        self._store: DelayedStore | None = store
         self._clock = clock
         self._observers = tuple(observers)
         self._memory = memory
@@ -107,6 +114,7 @@ class Endpoint(Registration):
                 observers=self._observers,
                 memory=self._memory,
                 wrap_transport=self._wrap_transport,
+                store=self._store,
             )
         )
         self._stack = stack
@@ -125,6 +133,8 @@ class Endpoint(Registration):
     async def setup(self, *queues: str) -> list[str]:
         """Create what is missing: delays table, lease container, error queue, own queue and `queues`.
 
+        With a store of your own, what that needs instead of the table.
+
         The own queue only where the endpoint's name gives one, or POSTDATE_QUEUE does.
 
         Returns the names of what this call created. Needs rights that a running endpoint does not.
@@ -134,7 +144,8 @@ class Endpoint(Registration):
         created: list[str] = []
         if not self._settings.disable_delayed_delivery:
             if await parts.backend.store.create():
-                created.append(f"table {self._settings.table_name}")
+                own = parts.backend.description.get("store")
+                created.append(f"table {self._settings.table_name}" if own is None else f"store {own}")
             if await parts.backend.lease.create():
                 created.append(f"container {self._settings.table_name}")
         with suppress(ConfigurationError):

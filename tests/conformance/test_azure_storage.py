@@ -11,6 +11,7 @@ from azure.data.tables.aio import TableClient
 
 from postdate.backends.azure_storage.backend import open_backend
 from postdate.clock import StorageClock, SystemClock
+from postdate.model.limits import BINARY_PROPERTY_BYTES
 from postdate.settings import LeaseTarget
 from postdate.testing.conformance import (
     DelayedStoreChangesConformance,
@@ -21,6 +22,8 @@ from postdate.testing.conformance import (
     PayloadStoreConformance,
     QueueConformance,
     QueueHarness,
+    SharedTableConformance,
+    SharedTableHarness,
     StoreHarness,
 )
 
@@ -33,18 +36,25 @@ async def backend(postdate_settings):
 
 
 @pytest.fixture
-async def store_harness(postdate_settings, backend, azurite):
+async def table(postdate_settings, backend, azurite):
+    """A client of the table, to reach around the store."""
+    await backend.store.create()
+    client = TableClient.from_connection_string(azurite.connection_string, postdate_settings.table_name)
+    async with client:
+        yield client
+
+
+@pytest.fixture
+async def store_harness(postdate_settings, backend, table):
     elsewhere = postdate_settings.model_copy(update={"endpoint": f"absent-{uuid.uuid4()}"})
     absent = await open_backend(elsewhere, StorageClock(SystemClock()))
-    await backend.store.create()
-    table = TableClient.from_connection_string(azurite.connection_string, postdate_settings.table_name)
 
-    async with table:
+    async def spoil(key):
+        await table.upsert_entity(
+            {"PartitionKey": key.partition, "RowKey": key.row, "Headers": "not json"}
+        )
 
-        async def insert(properties):
-            await table.create_entity(properties)
-
-        yield StoreHarness(backend.store, absent.store, insert)
+    yield StoreHarness(backend.store, absent.store, spoil, largest_body=BINARY_PROPERTY_BYTES)
     await absent.close()
 
 
@@ -58,6 +68,15 @@ class TestAzureStoreChanges(DelayedStoreChangesConformance):
     @pytest.fixture
     def harness(self, store_harness):
         return store_harness
+
+
+class TestAzureTable(SharedTableConformance):
+    @pytest.fixture
+    def harness(self, backend, table):
+        async def insert(properties):
+            await table.create_entity(properties)
+
+        return SharedTableHarness(backend.store, insert)
 
 
 @pytest.mark.parametrize("target", list(LeaseTarget))

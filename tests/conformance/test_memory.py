@@ -3,6 +3,8 @@
 import pytest
 
 from postdate.backends.memory import MemoryAccount, MemoryBackend
+from postdate.model.limits import BINARY_PROPERTY_BYTES
+from postdate.model.rowcodec import encode_row
 from postdate.testing.clock import VirtualClock
 from postdate.testing.conformance import (
     DelayedStoreChangesConformance,
@@ -13,6 +15,8 @@ from postdate.testing.conformance import (
     PayloadStoreConformance,
     QueueConformance,
     QueueHarness,
+    SharedTableConformance,
+    SharedTableHarness,
     StoreHarness,
 )
 
@@ -33,14 +37,20 @@ def backend(account, clock):
 
 
 @pytest.fixture
-async def store_harness(account, clock, backend):
+async def store(backend):
     await backend.store.create()
+    return backend.store
 
-    async def insert(properties):
-        backend.store.insert_raw(properties)
 
-    absent = MemoryBackend(account, "absent", clock, frozenset())
-    return StoreHarness(backend.store, absent.store, insert)
+@pytest.fixture
+def store_harness(account, clock, store):
+    absent = MemoryBackend(account, "absent", clock, frozenset()).store
+
+    async def spoil(key):
+        row = await store.get(key)
+        store.insert_raw({**encode_row(row.delayed), "Headers": "not json"})
+
+    return StoreHarness(store, absent, spoil, largest_body=BINARY_PROPERTY_BYTES)
 
 
 class TestMemoryStore(DelayedStoreConformance):
@@ -53,6 +63,15 @@ class TestMemoryStoreChanges(DelayedStoreChangesConformance):
     @pytest.fixture
     def harness(self, store_harness):
         return store_harness
+
+
+class TestMemoryTable(SharedTableConformance):
+    @pytest.fixture
+    def harness(self, store):
+        async def insert(properties):
+            store.insert_raw(properties)
+
+        return SharedTableHarness(store, insert)
 
 
 class TestMemoryLease(LeaseStoreConformance):

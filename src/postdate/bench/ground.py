@@ -91,8 +91,9 @@ class AccountGrounds:
     @asynccontextmanager
     async def fresh(self, *, consumer: bool = False) -> AsyncIterator[Ground]:  # noqa: ARG002 - there is no second account
         """Make table, container and queues, and delete them."""
+        # Not in a store of the user's own: what was made there could not be deleted.
         settings = self._settings.model_copy(
-            update={**_names(), "queue": None, "disable_delayed_delivery": False}
+            update={**_names(), "queue": None, "store": None, "disable_delayed_delivery": False}
         )
         queue = f"{settings.endpoint}-in"
         async with Account(settings) as account:

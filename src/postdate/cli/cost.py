@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,7 @@ from postdate.engine.reception import IDLE_SECONDS
 from postdate.errors import UsageError
 from postdate.events import RequestsCounted
 from postdate.model.prices import Cost, billed
-from postdate.model.requests import Outcome
+from postdate.model.requests import Outcome, Service
 from postdate.settings import Settings, load_prices
 
 #: Hours of a month, as Azure's price calculator counts them.
@@ -200,7 +200,10 @@ def expected(settings: Settings, waiting: int) -> list[Line]:
     ):
         lines.append(Line(what, "million messages", forecast.times(_MILLION, requests)))
     lines.append(Line("hand over what waits", "all", forecast.times(waiting, row)))
-    return lines
+    if settings.store is None:
+        return lines
+    # What its own service asks for, nobody here knows.
+    return [replace(line, requests=forecast.without(Service.TABLE, line.requests)) for line in lines]
 
 
 def _as_json(line: Line, cost: Cost) -> dict[str, object]:

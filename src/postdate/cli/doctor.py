@@ -59,8 +59,9 @@ async def _on_storage(endpoint: Endpoint, rows: int) -> list[Check]:
     answers = await backend.reach()
     done = check_reach(answers, backend.description)
     down = {name for name, error in answers.items() if error is not None}
+    place = "store" if "store" in answers else "table"
     steps: list[tuple[str, Collection[str], Callable[[], Awaitable[list[Check]]]]] = [
-        ("clock", {"table"}, lambda: _one(c.check_clock(endpoint))),
+        ("clock", {"queue"}, lambda: _one(c.check_clock(endpoint))),
         ("queues", {"queue"}, lambda: c.check_queues(endpoint)),
     ]
     if endpoint.settings.disable_delayed_delivery:
@@ -69,9 +70,9 @@ async def _on_storage(endpoint: Endpoint, rows: int) -> list[Check]:
         )
     else:
         steps += [
-            ("table", {"table"}, lambda: c.check_table(endpoint)),
+            (place, {place}, lambda: c.check_table(endpoint)),
             ("lease", {"blob"}, lambda: c.check_lease(endpoint)),
-            ("backlog", {"table", "queue"}, lambda: _backlog(endpoint, rows)),
+            ("backlog", {place, "queue"}, lambda: _backlog(endpoint, rows)),
         ]
     for name, needed, step in steps:
         missing = down.intersection(needed)

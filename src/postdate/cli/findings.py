@@ -49,7 +49,8 @@ def check_names(settings: Settings) -> Check:
         made = f"made of endpoint {settings.endpoint!r}"
     else:
         made = "from POSTDATE_DELAYS_TABLE, which every process of this endpoint needs"
-    found = f"table {settings.table_name} ({made}), lease on {lease}, error queue {settings.error_queue}"
+    rows = "table" if settings.store is None else f"rows in {settings.store}, container"
+    found = f"{rows} {settings.table_name} ({made}), lease on {lease}, error queue {settings.error_queue}"
     try:
         return Check("names", Status.OK, f"{found}, own queue {settings.own_queue}")
     except ConfigurationError:
@@ -86,6 +87,7 @@ def check_reach(answers: Mapping[str, PostdateError | None], description: Mappin
     """Whether each service answers, and at which address."""
     where = {
         "table": description.get("table", ""),
+        "store": description.get("store", ""),
         "queue": description.get("queues", ""),
         "blob": description.get("lease", ""),
     }

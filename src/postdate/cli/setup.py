@@ -29,7 +29,8 @@ async def setup(
         created = await endpoint.setup(*queues)
     names = sorted({*queues, settings.error_queue})
     if call.out.json:
-        table = None if settings.disable_delayed_delivery else settings.table_name
+        no_table = settings.disable_delayed_delivery or settings.store is not None
+        table = None if no_table else settings.table_name
         call.out.line({"created": created, "table": table, "queues": names})
         return
     for name in created:

@@ -133,6 +133,11 @@ def times(factor: float, requests: Requests) -> Requests:
     return {kind: factor * count for kind, count in requests.items()}
 
 
+def without(service: Service, requests: Requests) -> Requests:
+    """Those to other services."""
+    return {kind: count for kind, count in requests.items() if kind.service != service}
+
+
 def _renewals(pace: Pace) -> float:
     return pace.lease.total_seconds() / 3
 

@@ -137,7 +137,9 @@ class Changes:
     # --- rows -------------------------------------------------------------------------------------
 
     async def _read(self, handle: RowHandle) -> Row | None:
-        return await self._backend.store.get(handle.key)
+        row = await self._backend.store.get(handle.key)
+        await know_the_time(self._clock, self._backend)  # which a store of the user's own does not tell
+        return row
 
     async def _window_opens(self, due_at: datetime) -> datetime:
         """From when on a leader may hold a copy of a row that is due then."""

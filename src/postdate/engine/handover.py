@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from postdate.clock import Clock
 from postdate.core.plan import hidden_seconds, pause_before
-from postdate.errors import NotProvisioned, UsageError
+from postdate.errors import AccessDenied, NotProvisioned, UsageError
 from postdate.model import headers as h
 from postdate.model.delayed import DelayedMessage
 from postdate.model.envelope import EnvelopeForm, wrap
@@ -80,6 +80,10 @@ async def know_the_time(clock: Clock, backend: Backend) -> None:
     if clock.uncertainty is None:
         with suppress(NotProvisioned):  # that is an answer too
             await backend.store.next_due()
+    if clock.uncertainty is None:
+        # A store of the user's own knows nothing of our account.
+        with suppress(NotProvisioned, AccessDenied):
+            await backend.lease.holder()
 
 
 def time_to_live(delayed: DelayedMessage) -> timedelta | None:

@@ -51,6 +51,7 @@ class UnreadableRow:
     key: RowKey
     etag: str
     reason: str
+    #: What can be saved of it: `MessageId`, `Destination`, `Headers` and `Body` go to the error queue.
     properties: Mapping[str, RowValue]
     #: From the key, so that it is still due in order; None: at once.
     due_at: datetime | None = None

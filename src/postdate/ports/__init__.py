@@ -2,11 +2,14 @@
 
 Each has a conformance suite in `postdate.testing.conformance`, which the shipped backends pass. Any method
 may raise `StorageError`; those that can find the table, container or queue missing raise `NotProvisioned` or
-`DestinationNotFound`. Instants are aware, durations are seconds.
+`DestinationNotFound`. What else one raises is a mistake in it, and ends whoever called. Instants are aware,
+durations are seconds. How to write a delayed store: docs/how-to/own-store.md.
 """
 
 from postdate.model.added import AddResult, added_before, all_added
-from postdate.model.delayed import DelayedRow
+from postdate.model.delayed import DelayedMessage, DelayedRow, Row, UnreadableRow
+from postdate.model.keys import RowKey
+from postdate.model.message import Message
 from postdate.ports.backend import Backend
 from postdate.ports.guard import Guard, LeaseLost
 from postdate.ports.lease import LeaderRecord, LeaseStore
@@ -18,18 +21,23 @@ from postdate.ports.timeouts import TimeoutStore
 __all__ = [
     "AddResult",
     "Backend",
+    "DelayedMessage",
     "DelayedRow",
     "DelayedStore",
     "Guard",
     "LeaderRecord",
     "LeaseLost",
     "LeaseStore",
+    "Message",
     "PayloadStore",
     "QueueReceiver",
     "QueueSender",
     "Receipt",
     "Received",
+    "Row",
+    "RowKey",
     "TimeoutStore",
+    "UnreadableRow",
     "added_before",
     "all_added",
     "note_removed",

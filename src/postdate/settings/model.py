@@ -28,6 +28,7 @@ from postdate.settings.breakers import BreakerSettings
 from postdate.settings.environment import settings_file
 from postdate.settings.fields import PREFIX, BackendName, Duration, Guarantee, LargeBodies, LeaseTarget
 from postdate.settings.legacy import LegacySettings
+from postdate.settings.own_store import StoreSettings
 from postdate.settings.receiving import ReceivingSettings
 
 _TEN_YEARS = timedelta(days=3650)
@@ -42,7 +43,7 @@ _NAME_CHECKS: dict[str, Callable[[str], object]] = {
 }
 
 
-class Settings(ReceivingSettings, BreakerSettings, LegacySettings, BaseSettings):
+class Settings(ReceivingSettings, BreakerSettings, LegacySettings, StoreSettings, BaseSettings):
     """All settings of an endpoint. Durations take seconds, `1m30s`, `PT90S` or `00:01:30`."""
 
     model_config = SettingsConfigDict(

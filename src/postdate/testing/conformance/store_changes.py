@@ -7,12 +7,13 @@ from datetime import timedelta
 import pytest
 
 from postdate.errors import MessageTooLarge
-from postdate.model.delayed import DelayedRow, Row
-from postdate.model.limits import BINARY_PROPERTY_BYTES
+from postdate.model.delayed import DelayedRow, Row, UnreadableRow
 from postdate.ports import AddResult, LeaseLost, added_before
-from postdate.testing.conformance.store import NOON, StoreHarness, delayed, pages
+from postdate.testing.conformance.store import NOON, StoreHarness, delayed, pages, the_row
 
 _LATER = NOON + timedelta(days=1)
+#: Larger than any body that intake lets into a row.
+_LARGE_BYTES = 1_000_000
 
 
 async def _rows(harness: StoreHarness) -> list[Row]:
@@ -42,6 +43,22 @@ class DelayedStoreChangesConformance:
         assert results[0].key == results[2].key
         assert len(await _rows(harness)) == 2
 
+    async def test_of_two_adders_exactly_one_makes_each_row(self, harness: StoreHarness) -> None:
+        messages = [delayed(n, NOON + (n % 3) * timedelta(hours=1)) for n in range(60)]
+        ours, theirs = await asyncio.gather(harness.store.add(messages), harness.store.add(messages))
+        assert all(a.created != b.created for a, b in zip(ours, theirs, strict=True))
+        assert [a.etag for a in ours] == [b.etag for b in theirs]
+        assert len(await _rows(harness)) == 60
+
+    async def test_adding_again_leaves_attempts_as_they_are(self, harness: StoreHarness) -> None:
+        (added,) = await harness.store.add([delayed()])
+        row = await the_row(harness.store, added.key)
+        etag = await harness.store.update(row, failure_count=4, next_attempt_at=_LATER)
+        (again,) = await harness.store.add([delayed()])
+        assert (again.created, again.etag) == (False, etag)
+        after = (await the_row(harness.store, added.key)).delayed
+        assert (after.failure_count, after.next_attempt_at) == (4, _LATER)
+
     async def test_another_time_or_destination_is_another_row(self, harness: StoreHarness) -> None:
         await harness.store.add(
             [
@@ -69,9 +86,17 @@ class DelayedStoreChangesConformance:
         assert len(await _rows(harness)) == 100
 
     async def test_a_row_that_the_store_cannot_hold_keeps_no_other_out(self, harness: StoreHarness) -> None:
+        """A store that knows no limit keeps such rows whole instead."""
         messages = [delayed(n, NOON + (n % 2) * timedelta(hours=1)) for n in range(120)]
+        size = _LARGE_BYTES if harness.largest_body is None else harness.largest_body + 1
         for n in (0, 7, 70):
-            messages[n] = delayed(n, messages[n].due_at, body=b"x" * (BINARY_PROPERTY_BYTES + 1))
+            messages[n] = delayed(n, messages[n].due_at, body=b"x" * size)
+        if harness.largest_body is None:
+            assert all(result.created for result in await harness.store.add(messages))
+            for n in (0, 7, 70):
+                row = await the_row(harness.store, messages[n].key)
+                assert len(row.delayed.message.body) == size
+            return
         with pytest.raises(MessageTooLarge) as refused:
             await harness.store.add(messages)
         outcomes = added_before(refused.value, len(messages))
@@ -109,6 +134,40 @@ class DelayedStoreChangesConformance:
         ours, theirs = await asyncio.gather(harness.store.remove(rows), harness.store.remove(rows))
         assert all(a != b for a, b in zip(ours, theirs, strict=True))
 
+    async def test_the_same_row_twice_in_one_call_is_removed_once(self, harness: StoreHarness) -> None:
+        await harness.store.add([delayed(1), delayed(2)])
+        one, two = await _rows(harness)
+        assert await harness.store.remove([one, two, one]) == [True, True, False]
+
+    async def test_a_row_that_was_never_there_answers_false(self, harness: StoreHarness) -> None:
+        await harness.store.add([delayed(1)])
+        (row,) = await _rows(harness)
+        assert isinstance(row, DelayedRow)
+        assert await harness.store.remove([replace(row, key=delayed(2).key)]) == [False]
+        assert len(await _rows(harness)) == 1
+
+    async def test_a_row_that_was_removed_and_added_again_is_another_version(
+        self, harness: StoreHarness
+    ) -> None:
+        (added,) = await harness.store.add([delayed()])
+        stale = await the_row(harness.store, added.key)
+        assert await harness.store.remove([stale]) == [True]
+        (again,) = await harness.store.add([delayed()])
+        assert again.created
+        assert again.etag != stale.etag
+        # Who handed the first one over must not take the second one away.
+        assert await harness.store.remove([stale]) == [False]
+        assert await harness.store.update(stale, failure_count=1, next_attempt_at=None) is None
+        assert await harness.store.get(again.key) is not None
+
+    async def test_of_an_update_and_a_removal_one_wins(self, harness: StoreHarness) -> None:
+        await harness.store.add([delayed(n) for n in range(20)])
+        for row in await _rows(harness):
+            etag, (removed,) = await asyncio.gather(
+                harness.store.update(row, failure_count=1, next_attempt_at=None), harness.store.remove([row])
+            )
+            assert removed is (etag is None)
+
     async def test_a_guard_that_says_no_keeps_every_row(self, harness: StoreHarness) -> None:
         await harness.store.add([delayed(n) for n in range(3)])
         with pytest.raises(LeaseLost):
@@ -121,36 +180,41 @@ class DelayedStoreChangesConformance:
 
     async def test_update_writes_attempts_and_leaves_the_rest(self, harness: StoreHarness) -> None:
         (added,) = await harness.store.add([delayed(body=b"kept")])
-        row = await harness.store.get(added.key)
-        assert isinstance(row, DelayedRow)
+        row = await the_row(harness.store, added.key)
         at = NOON + timedelta(seconds=30, microseconds=5)
         etag = await harness.store.update(row, failure_count=2, next_attempt_at=at)
         assert etag is not None
         assert etag != row.etag
-        after = await harness.store.get(added.key)
-        assert isinstance(after, DelayedRow)
+        after = await the_row(harness.store, added.key)
         assert after.etag == etag
         assert after.delayed == replace(row.delayed, failure_count=2, next_attempt_at=at)
+
+    async def test_attempts_of_a_row_that_cannot_be_read_are_kept_too(self, harness: StoreHarness) -> None:
+        (added,) = await harness.store.add([delayed()])
+        await harness.spoil(added.key)
+        row = await harness.store.get(added.key)
+        assert row is not None
+        # It waits for its error queue, which is missing, say.
+        etag = await harness.store.update(row, failure_count=1, next_attempt_at=_LATER)
+        after = await harness.store.get(added.key)
+        assert isinstance(after, UnreadableRow)
+        assert (after.etag, after.failure_count, after.next_attempt_at) == (etag, 1, _LATER)
 
     async def test_update_can_clear_the_next_attempt(self, harness: StoreHarness) -> None:
         held = replace(delayed(), next_attempt_at=_LATER)
         (added,) = await harness.store.add([held])
-        row = await harness.store.get(added.key)
-        assert row is not None
+        row = await the_row(harness.store, added.key)
         assert await harness.store.update(row, failure_count=0, next_attempt_at=None)
-        after = await harness.store.get(added.key)
-        assert isinstance(after, DelayedRow)
+        after = await the_row(harness.store, added.key)
         # Cleared means: not held back any longer.
         assert after.delayed.next_attempt_at is None or after.delayed.next_attempt_at <= NOON
 
     async def test_update_of_a_changed_or_missing_row_answers_none(self, harness: StoreHarness) -> None:
         (added,) = await harness.store.add([delayed()])
-        row = await harness.store.get(added.key)
-        assert row is not None
+        row = await the_row(harness.store, added.key)
         assert await harness.store.update(row, failure_count=1, next_attempt_at=None)
         assert await harness.store.update(row, failure_count=9, next_attempt_at=None) is None
-        current = await harness.store.get(added.key)
-        assert isinstance(current, DelayedRow)
+        current = await the_row(harness.store, added.key)
         assert current.delayed.failure_count == 1
         assert await harness.store.remove([current]) == [True]
         assert await harness.store.update(current, failure_count=9, next_attempt_at=None) is None
