@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "samples").glob("*/README.md")),
 ]
 PAGE_NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 SHELLS = {"bash", "sh", "console"}

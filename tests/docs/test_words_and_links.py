@@ -118,7 +118,7 @@ def test_commands_in_a_sentence_exist(name):
 def words_of_the_code():
     """Every name in our sources and tests' helpers, and every word in their texts."""
     words = set()
-    for folder in ("src/postdate", "tests/golden"):
+    for folder in ("src/postdate", "samples", "tests/golden"):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix == ".json" and path.is_file():
                 words |= set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
@@ -134,6 +134,7 @@ def words_of_the_code():
 #: Names of others that pages quote.
 OF_OTHERS = {
     *("CancelScheduledMessageAsync", "ScheduledEnqueueTimeUtc", "create_timer", "visibility_timeout"),
+    *("FetchNextDueTimeout", "IncrementFailureCount", "SetupInfrastructure", "TransactionScope"),
     *("terminationGracePeriodSeconds", "minReplicas", "asyncio_mode", "worker_eta_task_limit"),
 }
 

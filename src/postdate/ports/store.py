@@ -33,8 +33,8 @@ class DelayedStore(Protocol):
     second for those of .NET endpoints. The due time alone counts: a row that is held back until its next
     attempt is due, and is the next one, as any other.
 
-    What a call wrote is seen by every later call of any process: a row whose removal was answered is never
-    read again. An etag names one version for ever: a row that was removed and added again has another.
+    What a call wrote is seen by every call that begins later, in any process: a row whose removal was answered
+    is never read again. An etag names one version for ever: a row that was removed and added again has another.
     """
 
     async def create(self) -> bool:
