@@ -176,7 +176,9 @@ class SqliteStore:
     def _translated(self, error: sqlite3.Error) -> StorageError:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the rest tells details
         if "no such table" in str(error):
-            return NotProvisioned(f"{self._path} holds no delayed messages yet; prepare it with `postdate setup`")
+            return NotProvisioned(
+                f"{self._path} holds no delayed messages yet; prepare it with `postdate setup`"
+            )
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return ServiceBusy(f"{self._path} is busy: somebody has been writing for {self._timeout_s:g} s")
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB):

@@ -25,7 +25,9 @@ FOUGHT_FOR = 500
 def messages(first: int, count: int) -> list[DelayedMessage]:
     """Messages by number, spread over hours, each large enough that writing them takes its time."""
     return [
-        DelayedMessage(Message(str(n), {"Number": str(n)}, b"x" * 10_000), "orders", NOON + n * timedelta(minutes=7))
+        DelayedMessage(
+            Message(str(n), {"Number": str(n)}, b"x" * 10_000), "orders", NOON + n * timedelta(minutes=7)
+        )
         for n in range(first, first + count)
     ]
 

@@ -309,9 +309,7 @@ class LooksBeforeItRemoves(Wrapper):
 
     async def remove(self, rows, guard=None):
         current = [await self.good.get(row.key) for row in rows]
-        answers = [
-            now is not None and now.etag == row.etag for now, row in zip(current, rows, strict=True)
-        ]
+        answers = [now is not None and now.etag == row.etag for now, row in zip(current, rows, strict=True)]
         await asyncio.sleep(0)
         await self.good.remove(rows, guard)
         return answers

@@ -50,9 +50,7 @@ async def store_harness(postdate_settings, backend, table):
     absent = await open_backend(elsewhere, StorageClock(SystemClock()))
 
     async def spoil(key):
-        await table.upsert_entity(
-            {"PartitionKey": key.partition, "RowKey": key.row, "Headers": "not json"}
-        )
+        await table.upsert_entity({"PartitionKey": key.partition, "RowKey": key.row, "Headers": "not json"})
 
     yield StoreHarness(backend.store, absent.store, spoil, largest_body=BINARY_PROPERTY_BYTES)
     await absent.close()

@@ -107,6 +107,8 @@ def test_every_test_has_a_store_that_fails_it():
 
 def test_every_mistake_is_found():
     kinds = {
-        value for value in vars(broken).values() if inspect.isclass(value) and value.__module__ == broken.__name__
+        value
+        for value in vars(broken).values()
+        if inspect.isclass(value) and value.__module__ == broken.__name__
     }
     assert kinds - {kind for kind, _ in GUARDS} == {broken.Wrapper, broken.Changed}

@@ -104,7 +104,9 @@ async def test_people_are_told_of_the_store_instead_of_the_table():
 
 def test_the_forecast_leaves_out_what_the_store_asks_of_its_own_service():
     asked = {store: expected(load_settings(endpoint="X", store=store), 10) for store in (None, "m:open")}
-    kinds = {store: {kind.service for line in lines for kind in line.requests} for store, lines in asked.items()}
+    kinds = {
+        store: {kind.service for line in lines for kind in line.requests} for store, lines in asked.items()
+    }
     assert kinds[None] - kinds["m:open"] == {Service.TABLE}
     assert [line.what for line in asked[None]] == [line.what for line in asked["m:open"]]
 
@@ -155,7 +157,9 @@ async def test_a_delay_counts_by_the_accounts_clock(machine):
 
 
 async def test_a_move_counts_by_the_accounts_clock(machine):
-    handle = await (await machine.parts(machine.true)).intake.schedule(Outgoing("orders", "x", delay=5 * HOUR))
+    handle = await (await machine.parts(machine.true)).intake.schedule(
+        Outgoing("orders", "x", delay=5 * HOUR)
+    )
     parts = await machine.parts()
     result = await parts.changes.reschedule(handle, delay=3 * HOUR)
     assert timedelta(0) <= result.due_at - machine.true.now() - 3 * HOUR <= timedelta(seconds=2)
@@ -170,7 +174,9 @@ async def test_a_cancellation_is_judged_by_the_accounts_clock(machine, wait):
 
 
 async def test_what_is_gone_is_judged_by_the_accounts_clock(machine):
-    handle = await (await machine.parts(machine.true)).intake.schedule(Outgoing("orders", "x", delay=HOUR / 2))
+    handle = await (await machine.parts(machine.true)).intake.schedule(
+        Outgoing("orders", "x", delay=HOUR / 2)
+    )
     rows = [row async for row in machine.store.upcoming()]
     assert await machine.store.remove(rows) == [True]
     outcome = await (await machine.parts()).changes.cancel(handle)
@@ -261,8 +267,14 @@ async def test_the_environment_names_it_too_and_code_wins(module, monkeypatch):
         ("open_store = 7", "'open_store' is not callable in module 'their_store'"),
         ("def open_store(): ...", "the factory raised TypeError: open_store() takes 0 positional"),
         ("def open_store(settings): raise OSError('mysql://u:p@db')", "the factory raised OSError"),
-        ("async def open_store(settings): ...", "the factory returned coroutine, not an async context manager"),
-        (GOOD.replace("yield MemoryBackend", "yield repr; MemoryBackend"), "is not a delayed store: it has no"),
+        (
+            "async def open_store(settings): ...",
+            "the factory returned coroutine, not an async context manager",
+        ),
+        (
+            GOOD.replace("yield MemoryBackend", "yield repr; MemoryBackend"),
+            "is not a delayed store: it has no",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:coroutine 'open_store' was never awaited")
@@ -292,13 +304,19 @@ async def test_an_object_that_is_no_store_is_refused_with_what_it_lacks():
 
         def add(self): ...
 
-    with pytest.raises(ConfigurationError, match="store: Half is not a delayed store: it has no due, get, next_due"):
+    with pytest.raises(
+        ConfigurationError, match="store: Half is not a delayed store: it has no due, get, next_due"
+    ):
         await Endpoint("Unit.Tests", backend="memory", store=Half()).__aenter__()
 
 
-@pytest.mark.parametrize("reference", ["open_store", "a.b", "a:b:c", ":f", "m:", "a/b.py:f", "a b:c", "m:f()"])
+@pytest.mark.parametrize(
+    "reference", ["open_store", "a.b", "a:b:c", ":f", "m:", "a/b.py:f", "a b:c", "m:f()"]
+)
 def test_a_reference_that_is_none_is_refused_when_settings_are_read(reference):
-    with pytest.raises(ConfigurationError, match="store: must be module:factory, like shop.delays:open_store"):
+    with pytest.raises(
+        ConfigurationError, match="store: must be module:factory, like shop.delays:open_store"
+    ):
         load_settings(endpoint="X", store=reference)
 
 
