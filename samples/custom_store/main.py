@@ -36,6 +36,7 @@ async def play(endpoint: Endpoint, path: Path) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(endpoint.run(stop))
         async for delivery in endpoint.receive(QUEUE, idle=PATIENCE):
+            assert delivery.due_at is not None
             late = (delivery.received_at - delivery.due_at).total_seconds()
             print(f"order {delivery.json()['order']}: delivered {late:.2f} s after its due time")
             await delivery.ack()

@@ -6,8 +6,8 @@ Any number of processes of one machine may share the file. Needs SQLite 3.37 (`s
   Nobody writes in between, so of two callers one adds a row, and one removes it.
 - A row is found by due time and key, which is also the order of the file: what is due is its beginning.
 - An etag is made of chance, and never comes again.
-- SQLite's calls block, so they run in a thread of the store's own, one after the other. A call whose caller is
-  cancelled runs to its end there: never half of a transaction.
+- SQLite's calls block, so they run in a thread of the store's own, one after the other. A call whose caller
+  is cancelled runs to its end there: never half of a transaction.
 """
 
 import asyncio
@@ -95,15 +95,19 @@ class SqliteStore:
 
     def _open(self) -> None:
         # No transactions but those that are asked for: isolation_level=None.
-        self._connection = sqlite3.connect(
+        connection = sqlite3.connect(
             self._path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False
         )
-        # What is committed survives a power failure too, not only a crash of the process.
-        self._connection.execute("PRAGMA synchronous = FULL")
+        try:
+            # What is committed survives a power failure too, not only a crash of the process.
+            connection.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        self._connection = connection
 
     def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        self._sql.close()
 
     async def create(self) -> bool:
         """Make the table; True if this call did."""
@@ -271,7 +275,7 @@ class SqliteStore:
 
 
 def open_store(settings: Settings) -> SqliteStore:
-    """For POSTDATE_STORE=sqlite_store:open_store: a file in the current folder, named as the table would be."""
+    """For POSTDATE_STORE=sqlite_store:open_store: a file in the current folder, named as the table is."""
     return SqliteStore(f"{settings.table_name}.db")
 
 

@@ -56,9 +56,9 @@ async def fight(store: SqliteStore) -> None:
     await turn()
     made: list[str] = []
     for first in range(0, FOUGHT_FOR, BATCH):
-        batch = messages(first, BATCH)
-        results = await store.add(batch)
-        made += [m.message.message_id for m, r in zip(batch, results, strict=True) if r.created]
+        added = messages(first, BATCH)
+        results = await store.add(added)
+        made += [m.message.message_id for m, r in zip(added, results, strict=True) if r.created]
     say(made)
     await turn()
     gone: list[str] = []

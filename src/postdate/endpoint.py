@@ -60,8 +60,8 @@ class Endpoint(Registration):
             wrap_transport: with a storage account, what to put around the transport of each of its services
                 (azure-core's `AsyncHttpTransport`), to watch requests.
             recoverability: what to do when a handler fails, beside the numbers in the settings.
-            store: a delayed store of your own in place of the table (`postdate.ports.DelayedStore`), opened and
-                closed by you; or the setting of that name, `module:factory`.
+            store: a delayed store of your own (`postdate.ports.DelayedStore`) in place of the table, opened
+                and closed by you; or the setting of that name, `module:factory`.
             settings: single settings by name, which win over environment and file.
 
         Raises:

@@ -171,7 +171,7 @@ class DropsWhatItCannotRead(Wrapper):
 class FailsAtWhatItCannotRead(Changed):
     def changed(self, row):
         if isinstance(row, UnreadableRow):
-            raise ValueError(row.reason)
+            raise ValueError(row.reason)  # noqa: TRY004 - as a parser would
         return row
 
 

@@ -41,7 +41,7 @@ async def test_a_whole_life_makes_no_request_to_the_table_service(postdate_setti
         stop = asyncio.Event()
         tasks.create_task(endpoint.run(stop))
         async for delivery in endpoint.receive(orders, idle=timedelta(seconds=30)):
-            assert delivery.text() == "soon"
+            assert delivery.text == "soon"
             await delivery.ack()
             break
         stop.set()

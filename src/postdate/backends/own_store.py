@@ -1,16 +1,16 @@
-"""A delayed store of the user's own in place of the table; lease, queues and large bodies stay where they are.
+"""A delayed store of the user's own in place of the table; lease, queues and large bodies stay as they are.
 
-In code it is passed (`Endpoint(store=...)`) by whoever opened it, who closes it too. The command line is told
-with POSTDATE_STORE who makes one: `module:factory`, where `factory(settings)` returns an async context manager
-that gives the store. It is entered when the endpoint is opened, and left when that is closed.
+In code it is passed (`Endpoint(store=...)`) by whoever opened it, who closes it too. POSTDATE_STORE tells the
+command line who makes one: `module:factory`, where `factory(settings)` returns an async context manager that
+gives the store. It is entered when the endpoint is opened, and left when that is closed.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from typing import cast
 
-from postdate.errors import ConfigurationError, PostdateError
+from postdate.errors import ConfigurationError, NotProvisioned, PostdateError
 from postdate.ports import Backend, DelayedStore
 from postdate.settings import PREFIX, Settings
 
@@ -49,6 +49,8 @@ class WithOwnStore:
     async def _ask_store(self) -> PostdateError | None:
         try:
             await self.store.next_due()
+        except NotProvisioned:
+            return None  # an answer all the same
         except PostdateError as error:
             return error
         return None
@@ -87,9 +89,11 @@ def _opening(reference: str, settings: Settings) -> AbstractAsyncContextManager[
     except Exception as error:
         raise ConfigurationError(f"{told}: the factory raised {_text(error)}") from error
     if not isinstance(opening, AbstractAsyncContextManager):
+        if isinstance(opening, Coroutine):
+            opening.close()
         raise ConfigurationError(
-            f"{told}: the factory returned {type(opening).__name__}, not an async context manager; decorate an "
-            "async generator that yields the store with contextlib.asynccontextmanager"
+            f"{told}: the factory returned {type(opening).__name__}, not an async context manager; decorate "
+            "an async generator that yields the store with contextlib.asynccontextmanager"
         )
     return cast("AbstractAsyncContextManager[DelayedStore]", opening)
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-#: Asked as late as a backend can, right before the request leaves; False stops it with `LeaseLost`. It only looks,
-#: so any thread may ask.
+#: Asked as late as a backend can, right before the request leaves; False stops it with `LeaseLost`.
+#: It only looks, so any thread may ask.
 Guard = Callable[[], bool]
 
 

@@ -33,8 +33,9 @@ class DelayedStore(Protocol):
     second for those of .NET endpoints. The due time alone counts: a row that is held back until its next
     attempt is due, and is the next one, as any other.
 
-    What a call wrote is seen by every call that begins later, in any process: a row whose removal was answered
-    is never read again. An etag names one version for ever: a row that was removed and added again has another.
+    What a call wrote is seen by every call that begins later, in any process: a row whose removal was
+    answered is never read again. An etag names one version for ever: a row that was removed and added
+    again has another.
     """
 
     async def create(self) -> bool:
@@ -59,8 +60,8 @@ class DelayedStore(Protocol):
         """Pages of at most 1,000 rows due at or before `until`, in due order.
 
         Follows every continuation (an empty page with one is not the end) and holds one page at a time;
-        pages may be empty. A row that can't be read comes as `UnreadableRow`, here and wherever rows are read.
-        Rows added or removed meanwhile may or may not be seen.
+        pages may be empty. A row that can't be read comes as `UnreadableRow`, here and wherever rows are
+        read. Rows added or removed meanwhile may or may not be seen.
         """
         ...
 

@@ -28,8 +28,8 @@ class StoreHarness:
     store: DelayedStore
     #: The same kind of store on a table that does not exist.
     absent: DelayedStore
-    #: Makes the stored row with this key unreadable (its headers, say), as somebody's mistake would. It keeps its
-    #: due time.
+    #: Makes the stored row with this key unreadable (its headers, say), as somebody's mistake would.
+    #: It keeps its due time.
     spoil: Callable[[RowKey], Awaitable[None]]
     #: Bytes of the largest body that the store takes; None: it knows no limit.
     largest_body: int | None = None
