@@ -42,7 +42,7 @@ class LegacySettings(BaseModel):
 
     @field_validator("timeout_outage_limit")
     @classmethod
-    def _window(cls, value: timedelta) -> timedelta:
+    def _outage_window(cls, value: timedelta) -> timedelta:
         if not timedelta(0) < value <= timedelta(days=1):
             raise ValueError(f"must be more than zero, at most a day; it is {format_duration(value)}")
         return value
