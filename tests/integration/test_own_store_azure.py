@@ -7,6 +7,7 @@ import pytest
 
 from postdate import CancelOutcome, Endpoint
 from postdate.backends.memory import MemoryAccount, MemoryBackend
+from postdate.bench.ground import AccountGrounds
 from postdate.clock import SystemClock
 from postdate.model.requests import Service
 from postdate.testing.clock import VirtualClock
@@ -64,3 +65,9 @@ async def test_the_first_call_of_a_process_learns_the_accounts_time(postdate_set
             await endpoint.reschedule(handle, delay=3600)
         due_at = await store.next_due()
     assert timedelta(seconds=3590) < due_at - SystemClock().now() < timedelta(seconds=3610)
+
+
+async def test_the_benchmark_leaves_the_users_store_alone(postdate_settings):
+    theirs = postdate_settings.model_copy(update={"store": "shop.delays:open_store"})
+    async with AccountGrounds(theirs).fresh() as ground, Endpoint(ground.settings) as endpoint:
+        assert "store" not in endpoint.parts.backend.description

@@ -18,6 +18,7 @@ from postdate.errors import AccessDenied, ConfigurationError, StorageUnreachable
 from postdate.events import Events
 from postdate.model.requests import Service
 from postdate.settings import load_settings
+from postdate.sync import Endpoint as SyncEndpoint
 from postdate.testing.clock import VirtualClock
 
 HOUR = timedelta(hours=1)
@@ -250,6 +251,14 @@ async def test_the_setting_names_who_opens_the_store_and_it_is_closed_with_the_e
         assert list(theirs.account.tables) == [endpoint.settings.table_name]
         assert theirs.said == ["opened for Unit.Tests"]
     assert theirs.said == ["opened for Unit.Tests", "closed"]
+
+
+def test_synchronous_code_names_it_too(module):
+    with SyncEndpoint("Unit.Tests", backend="memory", store=module(GOOD)) as endpoint:
+        endpoint.setup("orders")
+        endpoint.schedule("orders", "x", delay=HOUR)
+        assert [message.body for message in endpoint.upcoming()] == [b"x"]
+    assert sys.modules["their_store"].said == ["opened for Unit.Tests", "closed"]
 
 
 async def test_the_environment_names_it_too_and_code_wins(module, monkeypatch):
