@@ -56,7 +56,7 @@ def test_the_record_itself_travels_with_its_log_line(caplog):
 
 
 def test_a_level_that_nobody_listens_to_costs_nothing(caplog, monkeypatch):
-    monkeypatch.setattr("postdate.events._shown", lambda value: pytest.fail("formatted for nobody"))
+    monkeypatch.setattr("postdate.events.base._shown", lambda value: pytest.fail("formatted for nobody"))
     with caplog.at_level(logging.INFO, "postdate.events"):
         log_event(Scheduled("id", "orders", DUE, "row"))
     assert caplog.records == []

@@ -42,7 +42,8 @@ def with_fault(message: Message, fault: Fault) -> Message:
     whole = str(error)
     text = whole[:_MESSAGE_CHARACTERS]
     if len(whole) > _TRACED_CHARACTERS:  # or the trace would be nothing but the message
-        trace = trace.replace(whole, f"{whole[:_TRACED_CHARACTERS]}…")
+        half = _TRACED_CHARACTERS // 2
+        trace = trace.replace(whole, f"{whole[:half]} … {whole[-half:]}")
     cause = error.__cause__ if error.__suppress_context__ else error.__context__
     kept = {
         k: v
