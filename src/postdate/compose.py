@@ -16,6 +16,7 @@ from postdate.clock import Clock, StorageClock, SystemClock
 from postdate.core.rest import slack_of
 from postdate.engine.acceptance import Acceptance, AcceptanceSettings
 from postdate.engine.accountant import Accountant
+from postdate.engine.breakers import Breakers, OnCriticalError
 from postdate.engine.bulk import BulkIntake
 from postdate.engine.changes import Changes
 from postdate.engine.destinations import Destinations
@@ -59,6 +60,7 @@ class Parts:
     service: Service
     prices: PriceTable
     accountant: Accountant
+    breakers: Breakers
 
 
 @asynccontextmanager
@@ -70,6 +72,7 @@ async def open_parts(
     memory: "MemoryAccount | None" = None,
     wrap_transport: "WrapTransport | None" = None,
     store: DelayedStore | None = None,
+    on_critical_error: OnCriticalError | None = None,
 ) -> AsyncIterator[Parts]:
     """Open the backend that the settings name, and everything on top of it.
 
@@ -80,6 +83,7 @@ async def open_parts(
         memory: the account to use with the memory backend, to share it between endpoints.
         wrap_transport: puts something between us and the storage account's network, to watch it.
         store: a delayed store of your own in place of the table, open; you close it.
+        on_critical_error: told when a part of the endpoint has failed for too long.
 
     Raises:
         ConfigurationError: no storage account is configured, the settings contradict each other, or the store
@@ -103,20 +107,34 @@ async def open_parts(
         account = await open_backend(settings, storage_clock, wrap_transport=wrap_transport)
     try:
         async with with_own_store(account, settings, store) as backend:
-            parts = put_together(settings, backend, judge, events)
+            parts = put_together(settings, backend, judge, events, on_critical_error)
             with metrics.watching(judge, backend.requests):
                 try:
                     yield parts
                 finally:
+                    await parts.breakers.close()
                     parts.accountant.tell()
     finally:
         await account.close()
 
 
-def put_together(settings: Settings, backend: Backend, clock: Clock, events: Events) -> Parts:
+def put_together(
+    settings: Settings,
+    backend: Backend,
+    clock: Clock,
+    events: Events,
+    on_critical_error: OnCriticalError | None = None,
+) -> Parts:
     """The parts of one endpoint on an open backend (your own, for example)."""
     hand_over = HandOverTo(backend.sender, clock, settings.envelope_form)
     removed_first = settings.guarantee is Guarantee.AT_MOST_ONCE
+    breakers = Breakers(
+        settings,
+        clock,
+        events,
+        longest_back_off=settings.retry_maximum,
+        on_critical_error=on_critical_error,
+    )
     elector = Elector(
         backend.lease,
         clock,
@@ -126,6 +144,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         lookahead_seconds=settings.lookahead.total_seconds(),
         probe_seconds=settings.probe_interval.total_seconds(),
         uncertainty_limit=settings.clock_uncertainty_limit.total_seconds(),
+        breaker=breakers.lease,
     )
     gate = Gate(settings.send_concurrency, events, clock)
     dispatcher = Dispatcher(
@@ -133,6 +152,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         clock,
         events,
         hand_over,
+        breakers,
         DispatchSettings(
             error_queue=settings.error_queue,
             number_of_retries=settings.number_of_retries,
@@ -151,6 +171,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         elector,
         dispatcher,
         gate,
+        breakers,
         PassSettings(
             lookahead=settings.lookahead,
             unremoved_limit=settings.unremoved_limit,
@@ -158,11 +179,11 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         ),
     )
     poller = Poller(
-        backend.store,
         clock,
         events,
         elector,
         passes,
+        breakers.fetch,
         PollSettings(
             lookahead=settings.lookahead,
             slack=slack_of(settings.lookahead, takeover=takeover),
@@ -194,6 +215,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         ),
         direct=direct,
         wake=poller.wake,
+        breaker=breakers.store,
     )
     bulk = BulkIntake(
         intake,
@@ -237,6 +259,7 @@ def put_together(settings: Settings, backend: Backend, clock: Clock, events: Eve
         service=Service(elector, poller, passes, sweeper, accountant),
         prices=prices,
         accountant=accountant,
+        breakers=breakers,
     )
 
 

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from postdate.clock import Clock
 from postdate.compose import Parts, open_parts
 from postdate.engine.acceptance import Outgoing
+from postdate.engine.breakers import OnCriticalError
 from postdate.engine.bulk import OnProgress, ScheduledMany, ScheduleOutcome
 from postdate.engine.changes import CancelOutcome, RescheduleResult
 from postdate.engine.lookup import ScheduledMessage
@@ -48,6 +50,7 @@ class Endpoint(Registration):
         wrap_transport: "WrapTransport | None" = None,
         recoverability: Recoverability | None = None,
         store: DelayedStore | str | None = None,
+        on_critical_error: OnCriticalError | None = None,
         **settings: Any,
     ) -> None:
         """Nothing is opened yet.
@@ -62,6 +65,9 @@ class Endpoint(Registration):
             recoverability: what to do when a handler fails, beside the numbers in the settings.
             store: a delayed store of your own (`postdate.ports.DelayedStore`) in place of the table, opened
                 and closed by you; or the setting of that name, `module:factory`.
+            on_critical_error: called, or awaited, with a `CriticalError` (`postdate.engine.breakers`) when a
+                part of the endpoint has failed for too long. If it returns, all goes on; if it raises, or
+                without it, `run` ends.
             settings: single settings by name, which win over environment and file.
 
         Raises:
@@ -84,6 +90,7 @@ class Endpoint(Registration):
         self._wrap_transport = wrap_transport
         super().__init__()
         self._recoverability = recoverability or Recoverability()
+        self._on_critical_error = on_critical_error
         self._stack: AsyncExitStack | None = None
         self._parts: Parts | None = None
 
@@ -115,6 +122,7 @@ class Endpoint(Registration):
                 memory=self._memory,
                 wrap_transport=self._wrap_transport,
                 store=self._store,
+                on_critical_error=self._on_critical_error,
             )
         )
         self._stack = stack
@@ -311,6 +319,8 @@ class Endpoint(Registration):
             ConfigurationError: retries are asked for that the other settings rule out.
             DestinationNotFound: there are handlers, and the endpoint's queue does not exist.
             DelayedDeliveryDisabled: the toggle is off, and there are no handlers.
+            CriticalFailure: a part of the endpoint failed for too long, and no `on_critical_error` took care
+                of it; everything was stopped cleanly. Let the process end, to be started anew.
         """
         runs: list[Run] = []
         if self._handlers:
@@ -321,7 +331,7 @@ class Endpoint(Registration):
         if not (self._handlers and self._settings.disable_delayed_delivery):
             need_delays(self._settings)
             runs.append(self.parts.service.serve)
-        await run_together(runs, stop)
+        await self.parts.breakers.watch(partial(run_together, runs), stop)
 
     async def deliver_due(self) -> PassResult:
         """One pass: hand over what is due within the lookahead, if no other process leads."""

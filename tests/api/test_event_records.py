@@ -14,6 +14,9 @@ from postdate.events import EVENTS, Event
 APPROVED = [
     "already_handled",
     "back_to_speed",
+    "breaker_armed",
+    "breaker_disarmed",
+    "breaker_triggered",
     "cancelled",
     "clock_unsure",
     "delayed_retry_asked",

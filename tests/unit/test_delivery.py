@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from engine_cases import open_world
+from engine_cases import NEVER_CRITICAL, open_world
 
 from postdate.errors import AccessDenied, OutcomeUnknown, ServiceBusy
 from postdate.events import (
@@ -170,7 +170,7 @@ async def test_back_off_grows_in_the_row_and_holds_up_nobody():
 
 
 async def test_a_busy_service_is_no_attempt_and_never_ends_in_the_error_queue():
-    async with open_world(number_of_retries=0, lookahead=0) as world:
+    async with open_world(number_of_retries=0, lookahead=0, **NEVER_CRITICAL) as world:
         await world.endpoint.schedule("orders", "x", delay=1)
         calls = failing(world, ServiceBusy("503"), times=6)
         running = asyncio.create_task(world.endpoint.run())
@@ -348,7 +348,7 @@ async def test_never_more_than_the_limit_is_handed_over_and_not_removed():
 
 
 async def test_a_failing_table_backs_off_and_recovers():
-    async with open_world(lookahead=0) as world:
+    async with open_world(lookahead=0, **NEVER_CRITICAL) as world:
         await world.endpoint.schedule("orders", "x", delay=1)
         store, due, broken = world.backend.store, world.backend.store.due, True
 
@@ -361,9 +361,9 @@ async def test_a_failing_table_backs_off_and_recovers():
         store.due = sick
         running = asyncio.create_task(world.endpoint.run())
         await world.clock.advance(120)
-        assert 4 <= len(world.log.of(PassFailed)) <= 20
+        assert 12 <= len(world.log.of(PassFailed)) <= 30  # pauses from half a second to ten
         broken = False
-        await world.clock.advance(31)
+        await world.clock.advance(11)
         assert len(await world.take("orders")) == 1
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from engine_cases import open_world
+from engine_cases import NEVER_CRITICAL, open_world
 
 from postdate import CancelOutcome
 from postdate.backends.memory import MemoryAccount, MemoryBackend
@@ -156,7 +156,7 @@ async def test_a_move_whose_removal_is_applied_late_does_not_lose_the_message():
 
 @pytest.mark.parametrize("error", [ServiceBusy, AccessDenied, OutcomeUnknown])
 async def test_rows_that_cannot_be_removed_bound_what_a_crash_can_double(error):
-    async with open_world(lookahead=0, unremoved_limit=10) as world:
+    async with open_world(lookahead=0, unremoved_limit=10, **NEVER_CRITICAL) as world:
         for n in range(300):
             await world.endpoint.schedule("orders", n, delay=1)
         await world.clock.advance(1)
@@ -216,7 +216,8 @@ async def test_a_row_that_refuses_its_back_off_stops_nobody():
 
 
 async def test_at_most_once_keeps_the_rows_of_an_account_that_is_left_alone():
-    async with open_world(guarantee="at_most_once", lookahead=0, send_concurrency=4) as world:
+    settings = {"guarantee": "at_most_once", "lookahead": 0, "send_concurrency": 4}
+    async with open_world(**settings, **NEVER_CRITICAL) as world:
         for n in range(100):
             await world.endpoint.schedule("orders", n, delay=1)
         await world.clock.advance(1)

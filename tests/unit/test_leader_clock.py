@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from engine_cases import breakers_on
 
 from postdate.backends.memory.lease import MemoryLease
 from postdate.clock import StorageClock
@@ -53,6 +54,7 @@ class Service:
             "lookahead_seconds": 30.0,
             "probe_seconds": 3.0,
             "uncertainty_limit": 5.0,
+            "breaker": breakers_on(self.clock).lease,
             **changes,
         }
         return Elector(self, self.clock, Events([self.log]), **values)

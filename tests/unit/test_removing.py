@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from engine_cases import open_world
+from engine_cases import breakers_on, open_world
 
 from postdate import Outgoing
 from postdate.engine.remover import HandedOverRows, Remover
@@ -36,7 +36,13 @@ class Store:
 
 def remover_on(store, limit=LIMIT):
     return Remover(
-        store, store.clock, Events([]), guard=lambda: True, limit=limit, handed_over=HandedOverRows()
+        store,
+        store.clock,
+        Events([]),
+        guard=lambda: True,
+        breaker=breakers_on(store.clock).dispatch,
+        limit=limit,
+        handed_over=HandedOverRows(),
     )
 
 

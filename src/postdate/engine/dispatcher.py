@@ -18,6 +18,7 @@ from random import Random
 from postdate.clock import Clock
 from postdate.core.backoff import retry_wait
 from postdate.core.plan import BURST_PATIENCE
+from postdate.engine.breakers import Breakers
 from postdate.engine.handover import HandOverTo, time_to_live
 from postdate.errors import (
     MessageTooLarge,
@@ -51,7 +52,7 @@ _HOPELESS = (MessageTooLarge, PoisonMessage)
 #: Service failures in a row after which a queue, or an account that gives no answer, is left alone.
 _PLACE_FAILURES = 8
 #: Longest time that it is left alone.
-_PLACE_PAUSE_SECONDS = 30.0
+_PLACE_PAUSE_SECONDS = 10.0
 _REMEMBERED = 10_000
 
 
@@ -74,9 +75,12 @@ class Dispatched:
 
     outcome: Outcome
     again_at: datetime | None = None
+    #: Whether it went to its destination.
+    sent: bool = False
 
 
-_DONE = Dispatched(Outcome.DONE)
+_SENT = Dispatched(Outcome.DONE, sent=True)
+_DROPPED = Dispatched(Outcome.DONE)
 _MOVED = Dispatched(Outcome.MOVED)
 
 
@@ -111,6 +115,7 @@ class Dispatcher:
         clock: Clock,
         events: Events,
         hand_over: HandOverTo,
+        breakers: Breakers,
         settings: DispatchSettings,
         *,
         on_busy: Callable[[Exception], None],
@@ -120,6 +125,7 @@ class Dispatcher:
         self._clock = clock
         self._events = events
         self._hand_over = hand_over
+        self._breakers = breakers
         self._settings = settings
         self._on_busy = on_busy
         self._random = random or Random()
@@ -156,6 +162,8 @@ class Dispatcher:
         for place in places:
             self._unwell.pop(place, None)
         self._service_failures.pop((row.key.partition, row.key.row), None)
+        if self._settings.removed_first:  # else it is whole when the row is removed
+            self._breakers.dispatch.succeeded()
         self._events.emit(
             HandedOver(
                 delayed.message.message_id,
@@ -166,7 +174,7 @@ class Dispatcher:
                 term,
             )
         )
-        return _DONE
+        return _SENT
 
     async def refuse(self, row: UnreadableRow, guard: Guard) -> Dispatched:
         """Move a row that can't be read to the error queue, with what can be saved of it.
@@ -196,7 +204,7 @@ class Dispatcher:
         if delayed.payload_ref is not None:
             with suppress(StorageError):  # age cleans it up
                 await self._backend.payloads.delete(delayed.payload_ref)
-        return _DONE
+        return _DROPPED
 
     # --- failures ---------------------------------------------------------------------------------
 
@@ -212,6 +220,9 @@ class Dispatcher:
 
     async def _service_failed(self, row: DelayedRow, error: StorageError) -> Dispatched:
         self._on_busy(error)
+        if "@" not in row.delayed.destination:
+            # Who needs another account is no reason to end what works for all others.
+            self._breakers.dispatch.failed(error)
         if self._settings.removed_first and isinstance(error, OutcomeUnknown):
             # It may have been sent, and at most once means not again.
             attempts = row.delayed.failure_count
@@ -258,9 +269,11 @@ class Dispatcher:
                 await store.add([delayed])
             else:
                 await store.update(row, failure_count=attempts, next_attempt_at=next_attempt_at)
-        except PostdateError:
+        except PostdateError as error:
             # The row is as it was, and the next pass tries it again: nothing is lost.
+            self._breakers.recovery.failed(error)
             return None
+        self._breakers.recovery.succeeded()
         return next_attempt_at
 
     async def _move_to_error_queue(
@@ -278,11 +291,13 @@ class Dispatcher:
             copy = await self._fitting(with_fault(message, fault), destination)
             await self._backend.sender.send(error_queue, wrap(copy, EnvelopeForm.NSERVICEBUS), guard=guard)
         except PostdateError as refusal:
+            self._breakers.recovery.failed(refusal)
             next_attempt_at = await self._back_off(row, attempts, attempts)
             self._events.emit(
                 ErrorQueueRefused(message.message_id, error_queue, str(refusal), next_attempt_at)
             )
             return self._failed(next_attempt_at)
+        self._breakers.recovery.succeeded()
         self._events.emit(
             MovedToErrorQueue(message.message_id, destination, error_queue, attempts, str(error))
         )

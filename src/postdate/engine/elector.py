@@ -32,13 +32,15 @@ from postdate.clock import Clock, either, wait_for
 from postdate.core.backoff import jittered
 from postdate.core.rest import REST_LEASE_SECONDS, REST_RENEWAL_SECONDS, rest_lease
 from postdate.core.term import Term, begin
+from postdate.engine.breakers import Breaker
 from postdate.engine.tasks import to_the_end
 from postdate.errors import StorageError
 from postdate.events import ClockUnsure, Events, LeaseFailed, LeaseReleased, TermBegan, TermEnded, TermLost
 from postdate.ports import LeaseStore
 
-#: Seconds between two tries after a lease call that failed.
+#: Seconds between two tries after a lease call that failed, and once that is critical.
 _RETRY_SECONDS = 1.0
+_CRITICAL_RETRY_SECONDS = 10.0
 #: A clock known to so many seconds is known well; a round trip to a near service takes some milliseconds.
 _SHARP_SECONDS = 0.02
 #: Renewals that a new leader makes for the sake of the clock, at most, and the shortest pause between them.
@@ -64,6 +66,7 @@ class Elector:
         lookahead_seconds: float,
         probe_seconds: float,
         uncertainty_limit: float,
+        breaker: Breaker,
         random: Random | None = None,
     ) -> None:
         self._lease = lease
@@ -74,6 +77,7 @@ class Elector:
         self._lookahead_seconds = lookahead_seconds
         self._probe_seconds = probe_seconds
         self._uncertainty_limit = uncertainty_limit
+        self._breaker = breaker
         self._quick_renewals = 0
         self._rest_until: float | None = None
         self._resting = False
@@ -134,13 +138,21 @@ class Elector:
             self._end("expired")
         term = self._term
         seconds = self._lease_seconds if term is None else await self._wanted_lease()
+        error: StorageError
         try:
             async with asyncio.timeout(self._lease_seconds / 3):
-                return await (self._acquire() if term is None else self._renew(term, seconds))
+                pause = await (self._acquire() if term is None else self._renew(term, seconds))
         except TimeoutError:
-            self._events.emit(LeaseFailed("no answer within a third of the lease"))
-        except StorageError as error:
-            self._events.emit(LeaseFailed(str(error)))
+            error = StorageError("no answer within a third of the lease")
+        except StorageError as failure:
+            error = failure
+        else:
+            self._breaker.succeeded()
+            return pause
+        self._events.emit(LeaseFailed(str(error)))
+        self._breaker.failed(error)
+        if self._breaker.triggered and self._term is None:
+            return jittered(_CRITICAL_RETRY_SECONDS, self._random)
         return _RETRY_SECONDS
 
     async def _acquire(self) -> float:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from postdate.clock import Clock
 from postdate.concurrency import for_each
 from postdate.engine.acceptance import Acceptance, Accepted, Outgoing, Parsed
+from postdate.engine.breakers import Breaker
 from postdate.engine.destinations import Destinations
 from postdate.engine.handover import HandOverTo, know_the_time
 from postdate.errors import PostdateError, StorageError
@@ -80,6 +81,7 @@ class Intake:
         settings: IntakeSettings,
         direct: "DirectHandles",
         wake: Callable[[datetime], None],
+        breaker: Breaker,
     ) -> None:
         self._backend = backend
         self._hand_over = hand_over
@@ -89,6 +91,7 @@ class Intake:
         self._events = events
         self._settings = settings
         self._wake = wake
+        self._breaker = breaker
         self._direct = direct
 
     async def schedule(self, outgoing: Outgoing) -> str:
@@ -214,7 +217,10 @@ class Intake:
             elif failure is not None:
                 handles.append(not_tried(failure))
         if stored:
+            self._breaker.succeeded()
             self._wake(min(stored))
+        if failure is not None:
+            self._breaker.failed(failure)
         return handles
 
     async def _park(self, checked: Accepted) -> None:

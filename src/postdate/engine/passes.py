@@ -5,13 +5,15 @@ the gate lets in; nobody waits for the slowest of a page. The pass ends when eve
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from postdate.clock import Clock, either
 from postdate.core.plan import HandOver, Refuse, Step, Wait, plan
+from postdate.engine.breakers import Breakers
 from postdate.engine.dispatcher import Dispatched, Dispatcher, Outcome
 from postdate.engine.elector import Elector
 from postdate.engine.gate import Gate
@@ -26,7 +28,9 @@ from postdate.ports import Backend, Guard, LeaseLost, removed_before
 
 #: Sends within one second that surely find the service free: more are a burst, which is not timed singly.
 _PRECISE_LIMIT = 400
-_GONE = (Dispatched(Outcome.DONE), Dispatched(Outcome.MOVED))
+_GONE = (Outcome.DONE, Outcome.MOVED)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class PassSettings:
 class _Tally:
     outcomes: dict[Outcome, int] = field(default_factory=dict)
     waiting: int = 0
+    #: All pages were read.
+    read: bool = False
     next_at: datetime | None = None
 
     def count(self, outcome: Outcome) -> None:
@@ -97,6 +103,7 @@ class Passes:
         elector: Elector,
         dispatcher: Dispatcher,
         gate: Gate,
+        breakers: Breakers,
         settings: PassSettings,
     ) -> None:
         self._backend = backend
@@ -105,6 +112,7 @@ class Passes:
         self._elector = elector
         self._dispatcher = dispatcher
         self._gate = gate
+        self._breakers = breakers
         self._settings = settings
         self._handed_over = HandedOverRows()
         self._one_at_a_time = asyncio.Lock()
@@ -136,6 +144,7 @@ class Passes:
                 self._clock,
                 self._events,
                 guard=guard,
+                breaker=self._breakers.dispatch,
                 limit=self._settings.unremoved_limit,
                 handed_over=self._handed_over,
             )
@@ -160,12 +169,14 @@ class Passes:
             if remover.full:
                 raise StorageError("rows of what was handed over can't be removed; nothing more is sent")
             if ask_next or not tally[Outcome.DONE]:
-                next_due = await self._backend.store.next_due(until)
+                next_due = await self.next_due(until)
                 if next_due is not None:
                     tally.again_at(next_due - self._settings.lookahead)
         return self._finished(term, tally)
 
     def _finished(self, term: int, tally: _Tally) -> PassResult:
+        if tally.read:
+            self._breakers.fetch.succeeded()
         result = PassResult(
             True,
             tally[Outcome.DONE],
@@ -188,10 +199,22 @@ class Passes:
 
     async def _pages(self, until: datetime, this: _Pass) -> None:
         async with aclosing(read_ahead(self._backend.store.due(until))) as pages:
-            async for page in pages:
+            while (page := await self._asked(anext(pages, None))) is not None:
                 await self._page(page, this)
                 if not this.goes_on:
-                    break
+                    return
+        this.tally.read = True
+
+    async def next_due(self, after: datetime | None = None) -> datetime | None:
+        """As the store's; an error is a failure to fetch."""
+        return await self._asked(self._backend.store.next_due(after))
+
+    async def _asked(self, answer: Awaitable[T]) -> T:
+        try:
+            return await answer
+        except PostdateError as error:
+            self._breakers.fetch.failed(error)
+            raise
 
     # --- one page ---------------------------------------------------------------------------------
 
@@ -242,6 +265,8 @@ class Passes:
         try:
             removed = await self._backend.store.remove(rows, guard)
         except (StorageError, LeaseLost) as error:
+            if isinstance(error, StorageError):
+                self._breakers.dispatch.failed(error)
             gone = removed_before(error) or []
             await self._put_back([row for row, ok in zip(rows, gone, strict=False) if ok])
             raise
@@ -255,6 +280,7 @@ class Passes:
         try:
             await self._backend.store.add([row.delayed for row in rows])
         except StorageError as error:
+            self._breakers.dispatch.failed(error)
             self._events.emit(RemoveFailed(len(rows), f"removed, not sent, and not put back: {error}"))
 
     async def _dispatch_all(
@@ -285,8 +311,8 @@ class Passes:
             return
         finally:
             self._gate.leave()
-            if result in _GONE and not self._removed_before(step):
-                this.remover.add(step.row)
+            if result is not None and result.outcome in _GONE and not self._removed_before(step):
+                this.remover.add(step.row, sent=result.sent)
             else:
                 this.remover.give_back()
         if result.outcome is Outcome.SKIPPED:

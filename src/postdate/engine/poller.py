@@ -21,14 +21,16 @@ from random import Random
 from postdate.clock import Clock, either, wait_for
 from postdate.core.backoff import retry_wait
 from postdate.core.rest import WATCHFUL, longest_sleep
+from postdate.engine.breakers import Breaker
 from postdate.engine.elector import Elector
 from postdate.engine.passes import Passes
 from postdate.errors import PostdateError
 from postdate.events import Events, PassFailed, PassFinished
-from postdate.ports import DelayedStore
 
 #: Shortest pause between two passes that had something left to do, so that nothing spins.
 _FLOOR = timedelta(seconds=0.02)
+#: Longest pause after a pass that failed: as quickly a table that is back is noticed.
+_LONGEST_PAUSE_SECONDS = 10.0
 #: With less slack than this, a leader asks when the next row is due instead of coming back after the slack.
 _GATHERING = timedelta(seconds=1)
 #: Seconds for which a row of another implementation keeps the leader watchful.
@@ -54,18 +56,18 @@ class Poller:
 
     def __init__(
         self,
-        store: DelayedStore,
         clock: Clock,
         events: Events,
         elector: Elector,
         passes: Passes,
+        breaker: Breaker,
         settings: PollSettings,
     ) -> None:
-        self._store = store
         self._clock = clock
         self._events = events
         self._elector = elector
         self._passes = passes
+        self._breaker = breaker
         self._settings = settings
         self._random = Random()
         self._slack = settings.slack
@@ -101,7 +103,9 @@ class Poller:
             except PostdateError as error:
                 self._elector.rest(None)
                 failures += 1
-                pause = retry_wait(failures, base_s=0.5, maximum_s=30.0, random=self._random)
+                longest = _LONGEST_PAUSE_SECONDS
+                pause = retry_wait(failures, base_s=0.5, maximum_s=longest, random=self._random)
+                pause = self._breaker.until_decision(pause)
                 self._events.emit(PassFailed(str(error), pause))
                 await wait_for(stop, pause, self._clock)
                 continue
@@ -112,9 +116,10 @@ class Poller:
         """Hand over what has to be, if anything has; when to be back at the latest, None: not known."""
         looked_at, now = self._clock.monotonic(), self._clock.now()
         if self._idle:
-            next_due = await self._store.next_due()
+            next_due = await self._passes.next_due()
             next_at = None if next_due is None else next_due - self._settings.lookahead
             if next_at is None or next_at > now:
+                self._breaker.succeeded()
                 self._rest(next_at, looked_at, now)
                 self._events.emit(PassFinished(term, 0, 0, 0, 0, next_at))
                 return next_at

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from postdate.clock import Clock
@@ -20,6 +21,7 @@ from postdate.core import recoverability as r
 from postdate.core.slowdown import Slowdown
 from postdate.engine.acceptance import Outgoing
 from postdate.engine.attempt import Attempts, Ended
+from postdate.engine.breakers import Breaker
 from postdate.engine.context import ContextParts, MessageContext
 from postdate.engine.expected import Expected
 from postdate.engine.finished import Finished
@@ -85,6 +87,7 @@ class ReceiverParts:
 
     clock: Clock
     events: Events
+    breaker: Breaker
     queues: QueueReceiver
     reception: Reception
     intake: Intake
@@ -196,14 +199,10 @@ class Receiver:
         batch = self._settings.batch
         counts = [min(batch, free - taken) for taken in range(0, free, batch)]
         began = self._parts.clock.monotonic()
-        receives = [
-            asyncio.create_task(
-                self._parts.queues.receive(
-                    self._settings.queue, count=count, visibility_s=self._settings.visibility_s
-                )
-            )
-            for count in counts
-        ]
+        queue, visibility_s = self._settings.queue, self._settings.visibility_s
+        take = partial(self._parts.queues.receive, queue, visibility_s=visibility_s)
+        watched = self._parts.breaker.around
+        receives = [asyncio.create_task(watched(take(count=count))) for count in counts]
         try:
             pages = await asyncio.gather(*receives)
         except BaseException:

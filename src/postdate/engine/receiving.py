@@ -6,6 +6,7 @@ from postdate.clock import Clock
 from postdate.core.recoverability import RecoverabilityConfig
 from postdate.engine.acceptance import Acceptance
 from postdate.engine.attempt import Attempts
+from postdate.engine.breakers import Breakers
 from postdate.engine.context import ContextParts
 from postdate.engine.finished import Finished
 from postdate.engine.fitting import Fitting
@@ -33,6 +34,8 @@ class EndpointParts(Protocol):
     def clock(self) -> Clock: ...  # noqa: D102
     @property
     def events(self) -> Events: ...  # noqa: D102
+    @property
+    def breakers(self) -> Breakers: ...  # noqa: D102
     @property
     def intake(self) -> Intake: ...  # noqa: D102
     @property
@@ -68,6 +71,7 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
         ReceiverParts(
             clock=clock,
             events=events,
+            breaker=parts.breakers.receive,
             queues=backend.receiver,
             reception=parts.reception,
             intake=parts.intake,

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from postdate.clock import Clock
+from postdate.engine.breakers import Breaker
 from postdate.errors import OutcomeUnknown, StorageError
 from postdate.events import Events, Removed, RemoveFailed
 from postdate.model.delayed import Row
@@ -58,6 +59,7 @@ class Remover:
         events: Events,
         *,
         guard: Guard,
+        breaker: Breaker,
         limit: int,
         handed_over: HandedOverRows,
     ) -> None:
@@ -65,12 +67,15 @@ class Remover:
         self._clock = clock
         self._events = events
         self._guard = guard
+        self._breaker = breaker
         self._limit = limit
         self._places = asyncio.Semaphore(limit)
         self._stuck = 0
         self._batch = max(1, limit // 2)
         self._handed_over = handed_over
         self._waiting: list[Row] = []
+        #: Whether one of those that wait was sent: then their removal is what makes a dispatch whole.
+        self._waiting_sent = False
         self._flushes: set[asyncio.Task[None]] = set()
 
     @property
@@ -90,10 +95,11 @@ class Remover:
         """The send did not happen."""
         self._places.release()
 
-    def add(self, row: Row) -> None:
-        """The message was handed over: remove its row soon."""
+    def add(self, row: Row, *, sent: bool = True) -> None:
+        """The message was handed over: remove its row soon. `sent`: to its destination."""
         self._handed_over.remember(row)
         self._waiting.append(row)
+        self._waiting_sent = self._waiting_sent or sent
         if len(self._waiting) >= self._batch:
             self._start_flush()
         else:
@@ -117,14 +123,15 @@ class Remover:
         if not self._waiting:
             return
         rows, self._waiting = self._waiting, []
-        task = asyncio.create_task(self._remove(rows), name="postdate-remove")
+        sent, self._waiting_sent = self._waiting_sent, False
+        task = asyncio.create_task(self._remove(rows, sent=sent), name="postdate-remove")
         self._flushes.add(task)
         task.add_done_callback(self._flushes.discard)
 
-    async def _remove(self, rows: Sequence[Row]) -> None:
+    async def _remove(self, rows: Sequence[Row], *, sent: bool) -> None:
         done = False
         try:
-            done = await self._try_to_remove(rows)
+            done = await self._try_to_remove(rows, sent=sent)
         finally:
             if not done:
                 self._stuck += len(rows)
@@ -132,7 +139,7 @@ class Remover:
             for _ in range(len(rows) if done else int(self.full)):
                 self._places.release()
 
-    async def _try_to_remove(self, rows: Sequence[Row]) -> bool:
+    async def _try_to_remove(self, rows: Sequence[Row], *, sent: bool) -> bool:
         for attempt in range(_TRIES):
             try:
                 answers = await self._store.remove(rows, self._guard)
@@ -148,8 +155,11 @@ class Remover:
                 for row in rows:
                     self._handed_over.forget(row)
                 self._events.emit(Removed(sum(answers), len(answers) - sum(answers)))
+                if sent:
+                    self._breaker.succeeded()
                 return True
         return False
 
     def _failed(self, rows: Sequence[Row], error: StorageError) -> None:
         self._events.emit(RemoveFailed(len(rows), str(error)))
+        self._breaker.failed(error)

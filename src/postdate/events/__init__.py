@@ -6,8 +6,9 @@ plain callable; it runs on the engine's loop, must be quick, and what it raises 
 The records are the whole vocabulary: `docs/reference/events.md` is checked against `EVENTS`.
 """
 
-from postdate.events import delivery, receiving
+from postdate.events import breakers, delivery, receiving
 from postdate.events.base import Event, Events, Observer, log_event
+from postdate.events.breakers import BreakerArmed, BreakerDisarmed, BreakerTriggered
 from postdate.events.delivery import (
     Cancelled,
     ClockUnsure,
@@ -52,12 +53,15 @@ from postdate.events.receiving import (
     VisibilityLost,
 )
 
-EVENTS: tuple[type[Event], ...] = (*delivery.EVENTS, *receiving.EVENTS)
+EVENTS: tuple[type[Event], ...] = (*delivery.EVENTS, *receiving.EVENTS, *breakers.EVENTS)
 
 __all__ = [
     "EVENTS",
     "AlreadyHandled",
     "BackToSpeed",
+    "BreakerArmed",
+    "BreakerDisarmed",
+    "BreakerTriggered",
     "Cancelled",
     "ClockUnsure",
     "DelayedRetryAsked",

@@ -23,7 +23,10 @@ class BreakerSettings(BaseModel):
         _HALF_A_MINUTE, description="No dispatch succeeded for so long, and some failed: critical."
     )
     maximum_recovery_failures_per_second: float = Field(
-        1.0, gt=0, description="More failures of failure handling itself than this, over 30 s: critical."
+        1.0,
+        gt=0,
+        le=1000,
+        description="So many failures of failure handling itself, on the average of 30 s: critical.",
     )
 
     @field_validator(
