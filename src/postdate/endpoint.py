@@ -65,9 +65,8 @@ class Endpoint(Registration):
             recoverability: what to do when a handler fails, beside the numbers in the settings.
             store: a delayed store of your own (`postdate.ports.DelayedStore`) in place of the table, opened
                 and closed by you; or the setting of that name, `module:factory`.
-            on_critical_error: called, or awaited, with a `CriticalError` (`postdate.engine.breakers`) when a
-                part of the endpoint has failed for too long. If it returns, all goes on; if it raises, or
-                without it, `run` ends.
+            on_critical_error: plain or async; told with a `CriticalError` (`postdate.engine.breakers`) when a
+                part has failed for too long. If it returns, all goes on; if it raises, `run` ends.
             settings: single settings by name, which win over environment and file.
 
         Raises:
@@ -319,8 +318,8 @@ class Endpoint(Registration):
             ConfigurationError: retries are asked for that the other settings rule out.
             DestinationNotFound: there are handlers, and the endpoint's queue does not exist.
             DelayedDeliveryDisabled: the toggle is off, and there are no handlers.
-            CriticalFailure: a part of the endpoint failed for too long, and no `on_critical_error` took care
-                of it; everything was stopped cleanly. Let the process end, to be started anew.
+            CriticalFailure: a part failed for too long, and no `on_critical_error` took care of it; all was
+                stopped cleanly. Let the process end, to be started anew.
         """
         runs: list[Run] = []
         if self._handlers:
