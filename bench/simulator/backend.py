@@ -325,6 +325,7 @@ class LimitedBackend:
         self.lease = LimitedLease(inner, caller)
         self.receiver = self.sender
         self.payloads = inner.payloads
+        self.timeouts = inner.timeouts
 
     @property
     def description(self) -> Mapping[str, str]:

@@ -99,7 +99,13 @@ async def open_parts(
         from postdate.backends.memory import MemoryAccount, MemoryBackend  # noqa: PLC0415 - late
 
         judge = local
-        account = MemoryBackend(memory or MemoryAccount(), table, judge, frozenset(settings.alias_accounts()))
+        account = MemoryBackend(
+            memory or MemoryAccount(),
+            table,
+            judge,
+            frozenset(settings.alias_accounts()),
+            settings.timeout_places,
+        )
     else:
         from postdate.backends.azure_storage.backend import open_backend  # noqa: PLC0415 - late
 

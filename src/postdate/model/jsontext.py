@@ -16,6 +16,8 @@ from postdate.errors import PoisonMessage
 _PLAIN = re.compile(r"[ !#$%()*,\-./0-9:;=?@A-Z\[\]^_a-z{|}~]*")
 _NOT_PLAIN = re.compile(r"[^ !#$%()*,\-./0-9:;=?@A-Z\[\]^_a-z{|}~]")
 _SHORT = {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+#: Newtonsoft takes these for line ends; everything else that is not ASCII it writes as it is.
+_NEWTONSOFT_TOO = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -47,6 +49,12 @@ def quote_or_null(text: str | None) -> str:
 def write_map(values: dict[str, str | None]) -> str:
     """A flat JSON object of text or null values, compact, in the given order."""
     return "{" + ",".join(f"{quote(k)}:{quote_or_null(v)}" for k, v in values.items()) + "}"
+
+
+def write_newtonsoft_map(values: dict[str, str | None]) -> str:
+    """The same as Newtonsoft.Json writes it, for what older endpoints read: little is escaped."""
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    return _whole(text).translate(_NEWTONSOFT_TOO)
 
 
 def read(text: str | bytes) -> Any:

@@ -24,17 +24,32 @@ class LegacyTimeout:
 
 
 @dataclass(frozen=True, slots=True)
-class DueTimeout:
-    """What a poll finds: an id, and when it is due. The timeout itself may be gone already."""
+class UnreadableTimeout:
+    """A timeout that can't be understood; it stays where it is."""
 
     id: str
-    due_at: datetime
+    reason: str
+    due_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DueTimeouts:
-    """One poll of a timeout store."""
+class DueTimeout:
+    """What a look finds: an id, and when it is due. The timeout itself may be gone already."""
 
-    due: tuple[DueTimeout, ...]
-    #: When to ask next, at the latest; None: the store knows of nothing more.
-    next_at: datetime | None
+    id: str
+    due_at: datetime
+    #: Where the row that told it stands: by its key an older endpoint may mean another time.
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutPlaces:
+    """Where an endpoint's timeouts are kept, and under whose name."""
+
+    #: The endpoint's name, as its older instances have it.
+    owner: str
+    table: str = "TimeoutDataTableName"
+    manager_table: str = "TimeoutManagerDataTable"
+    container: str = "timeoutstate"
+    #: A date pattern of .NET (`model.date_patterns`).
+    partition_scope: str = "yyyyMMddHH"

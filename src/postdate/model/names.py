@@ -141,6 +141,20 @@ def queue_for_endpoint(endpoint: str) -> str:
     return name
 
 
+def satellite_queue(base: str, qualifier: str) -> str:
+    """A further queue of an endpoint, by the rule of its own; too long a name is cut and hashed as of old.
+
+    Args:
+        base: the endpoint's name, or that of its queue.
+        qualifier: what is put behind it, after a dash.
+    """
+    name = f"{base}-{qualifier}"
+    try:
+        return queue_for_endpoint(name)
+    except ConfigurationError:
+        return legacy_queue_name(name)
+
+
 def _net_guid_text(digest: bytes) -> str:
     """16 bytes as .NET prints a GUID made of them: the first three groups byte-swapped."""
     groups = digest[3::-1], digest[5:3:-1], digest[7:5:-1], digest[8:10], digest[10:16]

@@ -59,33 +59,34 @@ def encode_row(delayed: DelayedMessage) -> dict[str, RowValue]:
 def decode_row(properties: Mapping[str, RowValue], etag: str) -> Row:
     """Read a row of either writer. A row that can't be read comes back as `UnreadableRow`, never raises."""
     key = RowKey(str(properties["PartitionKey"]), str(properties["RowKey"]))
-    due_at = _instant(properties.get(DUE_TIME)) or due_time(key)
+    due_at = instant_of(properties.get(DUE_TIME)) or due_time(key)
     count = properties.get(FAILURE_COUNT)
     failure_count = max(0, count) if isinstance(count, int) and not isinstance(count, bool) else 0
-    next_attempt_at = _instant(properties.get(NEXT_ATTEMPT_TIME))
+    next_attempt_at = instant_of(properties.get(NEXT_ATTEMPT_TIME))
     if due_at is None:
         reason = f"row key {shown(key.row)} holds no due time"
         return UnreadableRow(key, etag, reason, dict(properties), None, failure_count, next_attempt_at)
     try:
         delayed = DelayedMessage(
             message=Message(
-                message_id=_text(properties, "MessageId"),
-                headers=_headers(properties.get("Headers")),
+                message_id=text_in(properties, "MessageId"),
+                headers=headers_in(properties.get("Headers")),
                 body=_body(properties.get("Body")),
             ),
-            destination=_text(properties, "Destination"),
+            destination=text_in(properties, "Destination"),
             due_at=due_at,
-            scheduled_at=_instant(properties.get(SCHEDULED_TIME)),
+            scheduled_at=instant_of(properties.get(SCHEDULED_TIME)),
             failure_count=failure_count,
             next_attempt_at=next_attempt_at,
-            payload_ref=_optional_text(properties, BODY_BLOB),
+            payload_ref=optional_text_in(properties, BODY_BLOB),
         )
     except PoisonMessage as error:
         return UnreadableRow(key, etag, str(error), dict(properties), due_at, failure_count, next_attempt_at)
     return DelayedRow(key, etag, delayed)
 
 
-def _instant(value: RowValue) -> datetime | None:
+def instant_of(value: object) -> datetime | None:
+    """An instant as a column holds it, aware and plain; None: it is none."""
     if not isinstance(value, datetime):
         return None
     # SDKs hand out subclasses; a plain aware datetime is what the rest of the code compares.
@@ -96,14 +97,20 @@ def _instant(value: RowValue) -> datetime | None:
         return None
 
 
-def _text(properties: Mapping[str, RowValue], name: str) -> str:
+def text_in(properties: Mapping[str, object], name: str) -> str:
+    """A column of text that is needed.
+
+    Raises:
+        PoisonMessage: it is missing, empty, or of another type.
+    """
     value = properties.get(name)
     if not isinstance(value, str) or not value:
         raise PoisonMessage(f"column {name} holds {type(value).__name__}, not text")
     return value
 
 
-def _optional_text(properties: Mapping[str, RowValue], name: str) -> str | None:
+def optional_text_in(properties: Mapping[str, object], name: str) -> str | None:
+    """A column of text that may be missing; None: it is, or holds something else."""
     value = properties.get(name)
     return value if isinstance(value, str) and value else None
 
@@ -116,7 +123,12 @@ def _body(value: RowValue) -> bytes:
     return value
 
 
-def _headers(value: RowValue) -> Headers:
+def headers_in(value: object) -> Headers:
+    """The headers out of their column.
+
+    Raises:
+        PoisonMessage: they are not the JSON that they should be.
+    """
     if not isinstance(value, str):
         raise PoisonMessage(f"column Headers holds {type(value).__name__}, not JSON text")
     try:

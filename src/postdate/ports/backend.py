@@ -9,6 +9,7 @@ from postdate.ports.lease import LeaseStore
 from postdate.ports.payloads import PayloadStore
 from postdate.ports.queues import QueueReceiver, QueueSender
 from postdate.ports.store import DelayedStore
+from postdate.ports.timeouts import TimeoutStore
 
 
 class Backend(Protocol):
@@ -37,6 +38,11 @@ class Backend(Protocol):
     @property
     def payloads(self) -> PayloadStore:
         """Large bodies."""
+        ...
+
+    @property
+    def timeouts(self) -> TimeoutStore:
+        """Timeouts that older endpoints left; made when it is first asked for."""
         ...
 
     @property

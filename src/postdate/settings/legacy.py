@@ -5,10 +5,13 @@ from datetime import timedelta
 
 from pydantic import BaseModel, Field, field_validator
 
+from postdate.errors import UsageError
+from postdate.model.date_patterns import partition_scope
 from postdate.model.durations import format_duration
 from postdate.settings.fields import Duration
 
 _TABLE = re.compile(r"[A-Za-z][A-Za-z0-9]{2,62}")
+_CONTAINER = re.compile(r"(?=.{3,63}\Z)[a-z0-9](?:-?[a-z0-9])*")
 
 
 class LegacySettings(BaseModel):
@@ -38,6 +41,24 @@ class LegacySettings(BaseModel):
     def _table_name(cls, value: str) -> str:
         if not _TABLE.fullmatch(value):
             raise ValueError(f"{value!r} is not a table name: 3 to 63 letters and digits, a letter first")
+        return value
+
+    @field_validator("timeout_state_container")
+    @classmethod
+    def _container_name(cls, value: str) -> str:
+        if not _CONTAINER.fullmatch(value):
+            raise ValueError(
+                f"{value!r} is not a container name: 3 to 63 lower-case letters, digits, single inner dashes"
+            )
+        return value
+
+    @field_validator("timeout_partition_scope")
+    @classmethod
+    def _scope(cls, value: str) -> str:
+        try:
+            partition_scope(value)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
         return value
 
     @field_validator("timeout_outage_limit")

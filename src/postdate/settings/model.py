@@ -15,6 +15,7 @@ from postdate.errors import ConfigurationError, UsageError
 from postdate.model import names
 from postdate.model.durations import format_duration
 from postdate.model.envelope import EnvelopeForm
+from postdate.model.legacy_timeout import TimeoutPlaces
 from postdate.model.limits import BATCH_OPERATIONS, LEASE_SECONDS
 from postdate.settings.accounts import (
     NOT_PLAIN,
@@ -213,6 +214,26 @@ class Settings(ReceivingSettings, BreakerSettings, LegacySettings, StoreSettings
     def own_queue(self) -> str:
         """The endpoint's queue."""
         return self.queue or names.queue_for_endpoint(self.endpoint)
+
+    @property
+    def timeout_places(self) -> TimeoutPlaces:
+        """Where the endpoint's legacy timeouts are."""
+        return TimeoutPlaces(
+            owner=self.endpoint,
+            table=self.timeout_table,
+            manager_table=self.timeout_manager_table,
+            container=self.timeout_state_container,
+            partition_scope=self.timeout_partition_scope,
+        )
+
+    @property
+    def timeout_queues(self) -> tuple[str, str]:
+        """The queues of the legacy timeout manager: of what shall be kept, and of what is due."""
+        kept, due = (
+            names.satellite_queue(self.queue or self.endpoint, qualifier)
+            for qualifier in ("timeouts", "timeoutsdispatcher")
+        )
+        return kept, due
 
     def envelope_form(self, destination: str) -> EnvelopeForm:
         """The form that a destination wants."""

@@ -16,6 +16,7 @@ from postdate.backends.azure_storage.delayed_table import DelayedTable
 from postdate.backends.azure_storage.failures import CALL_ERRORS, Refusal, refusal, translate
 from postdate.backends.azure_storage.payload_blobs import PayloadBlobs
 from postdate.backends.azure_storage.queues import AzureQueueReceiver, AzureQueueSender
+from postdate.backends.azure_storage.timeouts import AzureTimeouts
 from postdate.backends.azure_storage.transport import open_session
 from postdate.clock import StorageClock
 from postdate.errors import PostdateError
@@ -30,15 +31,14 @@ class AzureStorageBackend:
 
     def __init__(
         self,
-        name: str,
-        lease_target: LeaseTarget,
+        settings: Settings,
         clock: StorageClock,
         session: aiohttp.ClientSession,
         accounts: Mapping[str, AccountClients],
         credentials: Credentials,
         requests: RequestCounter,
     ) -> None:
-        own = accounts[""]
+        own, name = accounts[""], settings.table_name
         self._own = own
         self._accounts = accounts
         self._session = session
@@ -47,12 +47,21 @@ class AzureStorageBackend:
         self._table: TableClient = own.table(name)
         self._container: ContainerClient = own.container(name)
         self._clock = clock
-        self._lease_target = lease_target
+        self._lease_target = settings.lease_target
+        self._timeout_places = settings.timeout_places
+        self._timeouts: AzureTimeouts | None = None
         self.store = DelayedTable(self._table, own.hot_table(name), own.endpoints.table, name)
         self.lease = self.new_lease()
         self.sender = AzureQueueSender(accounts)
         self.receiver = AzureQueueReceiver(accounts)
         self.payloads = PayloadBlobs(self._container, own.endpoints.blob, clock)
+
+    @property
+    def timeouts(self) -> AzureTimeouts:
+        """Timeouts that older endpoints left; its clients are made here, since few endpoints have any."""
+        if self._timeouts is None:
+            self._timeouts = AzureTimeouts(self._own, self._timeout_places)
+        return self._timeouts
 
     def new_lease(self) -> ContainerLease:
         """A further lease store on the same lease, for a second elector in this process."""
@@ -112,6 +121,8 @@ class AzureStorageBackend:
     async def close(self) -> None:
         """Close clients, then the session, and identities last. Safe to call twice."""
         closing: list[Awaitable[Any]] = [self._table.close(), self._container.close()]
+        if self._timeouts is not None:
+            closing.append(self._timeouts.close())
         closing += [account.close() for account in self._accounts.values()]
         await asyncio.gather(*closing)
         await self._session.close()
@@ -134,7 +145,7 @@ async def open_backend(
     named = {"": settings.account(), **settings.alias_accounts()}
     endpoints = {alias: endpoints_of(account) for alias, account in named.items()}
     # Read before anything is opened, so that a wrong setting leaves nothing to close.
-    name = settings.table_name
+    _ = settings.table_name
     session, credentials, requests = open_session(), Credentials(), RequestCounter()
     accounts = {
         alias: AccountClients(
@@ -142,4 +153,4 @@ async def open_backend(
         )
         for alias, one in endpoints.items()
     }
-    return AzureStorageBackend(name, settings.lease_target, clock, session, accounts, credentials, requests)
+    return AzureStorageBackend(settings, clock, session, accounts, credentials, requests)

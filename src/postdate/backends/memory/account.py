@@ -9,31 +9,42 @@ from postdate.backends.memory.lease import LeaseSlot, MemoryLease
 from postdate.backends.memory.payloads import MemoryPayloads, PayloadSlot
 from postdate.backends.memory.queues import MemoryQueues, QueueSlot
 from postdate.backends.memory.table import MemoryTable, TableSlot
+from postdate.backends.memory.timeouts import MemoryTimeouts, TimeoutSlot
 from postdate.clock import Clock
 from postdate.errors import PostdateError
+from postdate.model.legacy_timeout import TimeoutPlaces
 from postdate.model.requests import RequestCounter
 
 
 class MemoryAccount:
-    """What a storage account holds: tables, queues by address, leases, payloads."""
+    """What a storage account holds: tables, queues by address, leases, payloads, legacy timeouts."""
 
     def __init__(self) -> None:
         self.tables: dict[str, TableSlot] = {}
         self.leases: dict[str, LeaseSlot] = {}
         self.payloads: dict[str, PayloadSlot] = {}
         self.queues: dict[str, QueueSlot] = {}
+        self.timeouts: dict[str, TimeoutSlot] = {}
 
 
 class MemoryBackend:
     """The ports of one endpoint process."""
 
-    def __init__(self, account: MemoryAccount, table: str, clock: Clock, aliases: frozenset[str]) -> None:
+    def __init__(
+        self,
+        account: MemoryAccount,
+        table: str,
+        clock: Clock,
+        aliases: frozenset[str],
+        timeout_places: TimeoutPlaces | None = None,
+    ) -> None:
         queues = MemoryQueues(account.queues, clock, aliases)
         self.store = MemoryTable(account.tables, table)
         self.lease = MemoryLease(account.leases, table, clock)
         self.sender = queues
         self.receiver = queues
         self.payloads = MemoryPayloads(account.payloads.setdefault(table, {}))
+        self.timeouts = MemoryTimeouts(account.timeouts, timeout_places or TimeoutPlaces(owner=table))
         #: Stays empty: nothing here asks a service.
         self.requests = RequestCounter()
 
