@@ -25,6 +25,8 @@ from postdate.testing.conformance import (
     SharedTableConformance,
     SharedTableHarness,
     StoreHarness,
+    TimeoutHarness,
+    TimeoutStoreConformance,
 )
 
 
@@ -102,3 +104,34 @@ class TestAzurePayloads(PayloadStoreConformance):
     async def harness(self, backend):
         await backend.lease.create()
         return PayloadHarness(backend.payloads)
+
+
+class TestAzureTimeouts(TimeoutStoreConformance):
+    @pytest.fixture
+    async def harness(self, postdate_settings, azurite):
+        def places(**more):
+            unique = uuid.uuid4().hex[:12]
+            return {
+                "timeout_table": f"Timeouts{unique}",
+                "timeout_manager_table": f"Manager{unique}",
+                "timeout_state_container": f"state-{unique}",
+                **more,
+            }
+
+        shared = places()
+        backends = [
+            await open_backend(postdate_settings.model_copy(update=update), StorageClock(SystemClock()))
+            for update in (shared, {**shared, "endpoint": "Contoso.Billing"}, places())
+        ]
+        own, other, absent = (backend.timeouts for backend in backends)
+        await own.create()
+        table = TableClient.from_connection_string(azurite.connection_string, shared["timeout_table"])
+
+        async with table:
+
+            async def insert(rows):
+                await table.submit_transaction([("upsert", row) for row in rows])
+
+            yield TimeoutHarness(own, other, absent, postdate_settings.endpoint, insert)
+        for backend in backends:
+            await backend.close()

@@ -5,6 +5,8 @@ import pytest
 from postdate.backends.memory import MemoryAccount, MemoryBackend
 from postdate.model.limits import BINARY_PROPERTY_BYTES
 from postdate.model.rowcodec import encode_row
+from postdate.backends.memory.timeouts import MemoryTimeouts
+from postdate.model.legacy_timeout import TimeoutPlaces
 from postdate.testing.clock import VirtualClock
 from postdate.testing.conformance import (
     DelayedStoreChangesConformance,
@@ -18,6 +20,8 @@ from postdate.testing.conformance import (
     SharedTableConformance,
     SharedTableHarness,
     StoreHarness,
+    TimeoutHarness,
+    TimeoutStoreConformance,
 )
 
 
@@ -91,3 +95,21 @@ class TestMemoryPayloads(PayloadStoreConformance):
     @pytest.fixture
     def harness(self, backend):
         return PayloadHarness(backend.payloads)
+
+
+class TestMemoryTimeouts(TimeoutStoreConformance):
+    @pytest.fixture
+    async def harness(self, account):
+        def store(owner, table):
+            return MemoryTimeouts(account.timeouts, TimeoutPlaces(owner, table=table))
+
+        own = store("Contoso.Orders", "timeouts")
+        await own.create()
+
+        async def insert(rows):
+            for row in rows:
+                own.insert_raw(row)
+
+        return TimeoutHarness(
+            own, store("Contoso.Billing", "timeouts"), store("Contoso.Orders", "absent"), "Contoso.Orders", insert
+        )

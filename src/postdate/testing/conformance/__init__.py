@@ -20,6 +20,7 @@ from postdate.testing.conformance.queues import QueueConformance, QueueHarness
 from postdate.testing.conformance.shared_table import SharedTableConformance, SharedTableHarness
 from postdate.testing.conformance.store import DelayedStoreConformance, StoreHarness
 from postdate.testing.conformance.store_changes import DelayedStoreChangesConformance
+from postdate.testing.conformance.timeouts import TimeoutHarness, TimeoutStoreConformance
 
 __all__ = [
     "DelayedStoreChangesConformance",
@@ -33,4 +34,6 @@ __all__ = [
     "SharedTableConformance",
     "SharedTableHarness",
     "StoreHarness",
+    "TimeoutHarness",
+    "TimeoutStoreConformance",
 ]
