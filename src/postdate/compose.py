@@ -32,6 +32,7 @@ from postdate.engine.reception import Reception
 from postdate.engine.service import Service
 from postdate.engine.sweeper import Sweeper
 from postdate.events import Events, Observer, log_event
+from postdate.legacy.manager import ManagerSettings, TimeoutManager
 from postdate.model.prices import PriceTable
 from postdate.ports import Backend, DelayedStore
 from postdate.settings import BackendName, Guarantee, LargeBodies, Settings, load_prices
@@ -61,6 +62,7 @@ class Parts:
     prices: PriceTable
     accountant: Accountant
     breakers: Breakers
+    timeouts: TimeoutManager | None
 
 
 @asynccontextmanager
@@ -250,6 +252,7 @@ def put_together(
     prices = load_prices(settings.prices)
     accountant = Accountant(backend.requests, clock, events, prices)
     sweeper = Sweeper(backend.payloads, clock, events)
+    timeouts = _timeout_manager(settings, backend, clock, events, elector, hand_over)
     return Parts(
         settings=settings,
         clock=clock,
@@ -262,10 +265,41 @@ def put_together(
         lookup=Lookup(backend),
         reception=reception,
         elector=elector,
-        service=Service(elector, poller, passes, sweeper, accountant),
+        service=Service(
+            elector, poller, passes, sweeper, accountant, [timeouts] if timeouts is not None else []
+        ),
         prices=prices,
         accountant=accountant,
         breakers=breakers,
+        timeouts=timeouts,
+    )
+
+
+def _timeout_manager(
+    settings: Settings,
+    backend: Backend,
+    clock: Clock,
+    events: Events,
+    elector: Elector,
+    hand_over: HandOverTo,
+) -> TimeoutManager | None:
+    """What serves older instances' timeouts; None: switched off, or there is no name to find them by."""
+    if settings.disable_timeout_manager or not settings.endpoint:
+        return None
+    return TimeoutManager(
+        backend,
+        clock,
+        events,
+        elector,
+        hand_over,
+        ManagerSettings(
+            endpoint=settings.endpoint,
+            queues=settings.timeout_queues,
+            error_queue=settings.error_queue,
+            lookahead=settings.lookahead,
+            outage_limit=settings.timeout_outage_limit,
+            visibility=settings.visibility_timeout,
+        ),
     )
 
 

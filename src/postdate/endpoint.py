@@ -137,12 +137,17 @@ class Endpoint(Registration):
         if stack is not None:
             await stack.__aexit__(kind, error, trace)
 
-    async def setup(self, *queues: str) -> list[str]:
+    async def setup(self, *queues: str, timeout_manager: bool = False) -> list[str]:
         """Create what is missing: delays table, lease container, error queue, own queue and `queues`.
 
         With a store of your own, what that needs instead of the table.
 
         The own queue only where the endpoint's name gives one, or POSTDATE_QUEUE does.
+
+        Args:
+            queues: further queues to create.
+            timeout_manager: create the store and the queues of the legacy timeout manager too; only needed
+                where instances of the endpoint run that are older than native delayed delivery.
 
         Returns the names of what this call created. Needs rights that a running endpoint does not.
         """
@@ -155,6 +160,9 @@ class Endpoint(Registration):
                 created.append(f"table {self._settings.table_name}" if own is None else f"store {own}")
             if await parts.backend.lease.create():
                 created.append(f"container {self._settings.table_name}")
+        if timeout_manager:
+            created += await parts.backend.timeouts.create()
+            wanted += self._settings.timeout_queues
         with suppress(ConfigurationError):
             wanted.append(self._settings.own_queue)
         sender = parts.backend.sender

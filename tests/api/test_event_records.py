@@ -53,6 +53,17 @@ APPROVED = [
     "term_ended",
     "term_lost",
     "throttled",
+    "timeout_failed",
+    "timeout_leftovers_removed",
+    "timeout_look_failed",
+    "timeout_manager_drained",
+    "timeout_manager_failing",
+    "timeout_message_failed",
+    "timeout_store_missing",
+    "timeout_stored",
+    "timeout_taken_elsewhere",
+    "timeout_unreadable",
+    "timeouts_cleared",
     "visibility_lost",
 ]
 

@@ -37,6 +37,7 @@ SINGLE = {
     "payloads": {"sweep": LIST_BLOBS},
     "sender": {"send": PUT_MESSAGE, "exists": LOOK_AT_QUEUE},
     "receiver": {"receive": GET_MESSAGES},
+    "timeouts": {"due": QUERY},
 }
 
 

@@ -173,6 +173,7 @@ def pace_of(settings: Settings) -> Pace:
         unremoved_limit=settings.unremoved_limit,
         receive_batch=settings.receive_batch,
         receive_pause_s=IDLE_SECONDS[1],
+        timeout_manager=not settings.disable_timeout_manager,
     )
 
 

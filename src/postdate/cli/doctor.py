@@ -10,6 +10,7 @@ from rich.text import Text
 from postdate.cli import checks as c
 from postdate.cli.command import Call, command, finish
 from postdate.cli.findings import Check, Status, check_lookahead, check_names, check_reach, failed
+from postdate.cli.legacy_checks import check_timeout_manager
 from postdate.cli.render import plain
 from postdate.clock import StorageClock
 from postdate.endpoint import Endpoint
@@ -73,6 +74,7 @@ async def _on_storage(endpoint: Endpoint, rows: int) -> list[Check]:
             (place, {place}, lambda: c.check_table(endpoint)),
             ("lease", {"blob"}, lambda: c.check_lease(endpoint)),
             ("backlog", {place, "queue"}, lambda: _backlog(endpoint, rows)),
+            ("timeout manager", {"table", "queue"}, lambda: check_timeout_manager(endpoint)),
         ]
     for name, needed, step in steps:
         missing = down.intersection(needed)

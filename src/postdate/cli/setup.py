@@ -14,6 +14,13 @@ async def setup(
     queue: Annotated[
         list[str] | None, typer.Option(help="A further queue to create; may be repeated.")
     ] = None,
+    timeout_manager: Annotated[
+        bool,
+        typer.Option(
+            "--timeout-manager",
+            help="Also the tables, container and queues of the legacy timeout manager, for older instances.",
+        ),
+    ] = False,
 ) -> None:
     """Create what is missing: delays table, lease container, error queue, own queue and --queue.
 
@@ -26,7 +33,9 @@ async def setup(
             queues.append(settings.own_queue)
         except ConfigurationError as error:
             call.out.note(f"no own queue: {error}")
-        created = await endpoint.setup(*queues)
+        if timeout_manager:
+            queues += settings.timeout_queues
+        created = await endpoint.setup(*queues, timeout_manager=timeout_manager)
     names = sorted({*queues, settings.error_queue})
     if call.out.json:
         no_table = settings.disable_delayed_delivery or settings.store is not None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from postdate.core.rest import REST_RENEWAL_SECONDS, longest_sleep, rest_lease, slack_of
+from postdate.core.timeout_rounds import REST_SECONDS
 from postdate.model.limits import BATCH_OPERATIONS, PAGE_ROWS
 from postdate.model.requests import RequestKind, Service
 
@@ -50,6 +51,8 @@ class Pace:
     receive_batch: int
     #: Between two looks at an empty queue.
     receive_pause_s: float
+    #: Whether somebody looks for what older instances left.
+    timeout_manager: bool = True
 
 
 def idle_leader(pace: Pace) -> Requests:
@@ -62,7 +65,7 @@ def idle_leader(pace: Pace) -> Requests:
         looks = min(looks, renewals)  # it looks before it renews a long lease
     else:
         renewals = _renewals(pace)
-    return _per_hour(looks=looks, renewals=renewals)
+    return summed(_per_hour(looks=looks, renewals=renewals), _timeout_manager(pace))
 
 
 def busy_leader(pace: Pace) -> Requests:
@@ -70,7 +73,7 @@ def busy_leader(pace: Pace) -> Requests:
     slack = slack_of(pace.lookahead, takeover=pace.lease + pace.probe).total_seconds()
     # Without slack it comes for each of them, and asks when the next one is due.
     looks = slack if slack >= 1.0 else 0.5
-    return _per_hour(looks=looks, renewals=_renewals(pace))
+    return summed(_per_hour(looks=looks, renewals=_renewals(pace)), _timeout_manager(pace))
 
 
 def single_pass() -> Requests:
@@ -140,6 +143,12 @@ def without(service: Service, requests: Requests) -> Requests:
 
 def _renewals(pace: Pace) -> float:
     return pace.lease.total_seconds() / 3
+
+
+def _timeout_manager(pace: Pace) -> Requests:
+    """An hour of looking whether there is anything of older instances, where there is nothing."""
+    looks = _HOUR / REST_SECONDS if pace.timeout_manager else 0.0
+    return {QUERY: looks, LOOK_AT_QUEUE: looks}
 
 
 def _per_hour(*, looks: float, renewals: float) -> Requests:

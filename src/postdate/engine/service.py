@@ -6,6 +6,8 @@ grace period does.
 """
 
 import asyncio
+from collections.abc import Sequence
+from typing import Protocol
 
 from postdate.engine.accountant import Accountant
 from postdate.engine.elector import Elector
@@ -15,17 +17,32 @@ from postdate.engine.sweeper import Sweeper
 from postdate.engine.tasks import to_the_end
 
 
+class Companion(Protocol):
+    """Works beside the poller, while this process serves."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set; return when what was begun is done."""
+        ...
+
+
 class Service:
     """Leads or follows, and works while it leads."""
 
     def __init__(
-        self, elector: Elector, poller: Poller, passes: Passes, sweeper: Sweeper, accountant: Accountant
+        self,
+        elector: Elector,
+        poller: Poller,
+        passes: Passes,
+        sweeper: Sweeper,
+        accountant: Accountant,
+        companions: Sequence[Companion] = (),
     ) -> None:
         self._elector = elector
         self._poller = poller
         self._passes = passes
         self._sweeper = sweeper
         self._accountant = accountant
+        self._companions = companions
         self._serving: asyncio.Task[None] | None = None
 
     @property
@@ -57,8 +74,10 @@ class Service:
             parts.create_task(self._elect(give_back), name="postdate-elector")
             sweeping = parts.create_task(self._sweeper.run(self._elector), name="postdate-sweeper")
             counting = parts.create_task(self._accountant.run(), name="postdate-accountant")
+            beside = [parts.create_task(one.run(stop), name="postdate-companion") for one in self._companions]
             try:
                 await self._poller.run(stop)
+                await asyncio.gather(*beside)
             finally:
                 counting.cancel()
                 sweeping.cancel()

@@ -6,7 +6,7 @@ plain callable; it runs on the engine's loop, must be quick, and what it raises 
 The records are the whole vocabulary: `docs/reference/events.md` is checked against `EVENTS`.
 """
 
-from postdate.events import breakers, delivery, receiving
+from postdate.events import breakers, delivery, legacy, receiving
 from postdate.events.base import Event, Events, Observer, log_event
 from postdate.events.breakers import BreakerArmed, BreakerDisarmed, BreakerTriggered
 from postdate.events.delivery import (
@@ -34,6 +34,19 @@ from postdate.events.delivery import (
     TermLost,
     Throttled,
 )
+from postdate.events.legacy import (
+    TimeoutFailed,
+    TimeoutLeftoversRemoved,
+    TimeoutLookFailed,
+    TimeoutManagerDrained,
+    TimeoutManagerFailing,
+    TimeoutMessageFailed,
+    TimeoutsCleared,
+    TimeoutStored,
+    TimeoutStoreMissing,
+    TimeoutTakenElsewhere,
+    TimeoutUnreadable,
+)
 from postdate.events.receiving import (
     AlreadyHandled,
     BackToSpeed,
@@ -53,7 +66,12 @@ from postdate.events.receiving import (
     VisibilityLost,
 )
 
-EVENTS: tuple[type[Event], ...] = (*delivery.EVENTS, *receiving.EVENTS, *breakers.EVENTS)
+EVENTS: tuple[type[Event], ...] = (
+    *delivery.EVENTS,
+    *receiving.EVENTS,
+    *breakers.EVENTS,
+    *legacy.EVENTS,
+)
 
 __all__ = [
     "EVENTS",
@@ -101,6 +119,17 @@ __all__ = [
     "TermEnded",
     "TermLost",
     "Throttled",
+    "TimeoutFailed",
+    "TimeoutLeftoversRemoved",
+    "TimeoutLookFailed",
+    "TimeoutManagerDrained",
+    "TimeoutManagerFailing",
+    "TimeoutMessageFailed",
+    "TimeoutStoreMissing",
+    "TimeoutStored",
+    "TimeoutTakenElsewhere",
+    "TimeoutUnreadable",
+    "TimeoutsCleared",
     "VisibilityLost",
     "log_event",
 ]

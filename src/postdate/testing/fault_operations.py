@@ -1,9 +1,11 @@
 """What a request to Azure Storage does, told from the request alone."""
 
+import re
 from typing import Any
 
 from postdate.model.requests import blob_operation, queue_operation, table_operation
 
+_OWN_BLOB = re.compile(r"/payloads/|\.json$|/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _TABLE = {"create table": "create", "delete table": "drop", "list tables": "list"}
 _QUEUE = {
     "create queue": "create",
@@ -59,5 +61,5 @@ def _is_of_blobs(url: str) -> bool:
     path, _, query = url.partition("?")
     if "restype=container" in query:
         return True
-    # Our blobs are leader.json and payloads/…; no queue's name has a dot or a slash.
-    return "/messages" not in path and ("/payloads/" in path or path.endswith(".json"))
+    # Our blobs are leader.json, payloads/… and the GUIDs of timeouts; no queue has such a name and path.
+    return "/messages" not in path and bool(_OWN_BLOB.search(path))
