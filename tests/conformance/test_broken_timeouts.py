@@ -7,8 +7,8 @@ import pytest
 
 from postdate.backends.memory import MemoryAccount
 from postdate.backends.memory.timeouts import MemoryTimeouts
-from postdate.model.limits import PAGE_ROWS
 from postdate.model.legacy_timeout import TimeoutPlaces
+from postdate.model.limits import PAGE_ROWS
 from postdate.testing.conformance import TimeoutHarness, TimeoutStoreConformance
 
 

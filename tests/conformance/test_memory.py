@@ -111,5 +111,9 @@ class TestMemoryTimeouts(TimeoutStoreConformance):
                 own.insert_raw(row)
 
         return TimeoutHarness(
-            own, store("Contoso.Billing", "timeouts"), store("Contoso.Orders", "absent"), "Contoso.Orders", insert
+            own,
+            store("Contoso.Billing", "timeouts"),
+            store("Contoso.Orders", "absent"),
+            "Contoso.Orders",
+            insert,
         )

@@ -4,8 +4,20 @@ from datetime import timedelta
 
 import pytest
 from engine_cases import open_world
-from legacy_cases import MINUTE, NOTICES, OWNER, REQUESTS, START, asking, left, open_old_world, put, serving
-from legacy_cases import store, timeout
+from legacy_cases import (
+    MINUTE,
+    NOTICES,
+    OWNER,
+    REQUESTS,
+    START,
+    asking,
+    left,
+    open_old_world,
+    put,
+    serving,
+    store,
+    timeout,
+)
 
 from postdate.errors import AccessDenied, DelayedDeliveryDisabled, NotProvisioned, ServiceBusy
 from postdate.events import (
@@ -75,33 +87,33 @@ async def test_with_a_store_of_others_alone_it_rests_too():
 
 
 async def test_what_turns_up_while_it_rests_is_found():
-    async with open_old_world(legacy=False) as world:
-        async with serving(world.endpoint):
-            await world.clock.advance(HOUR)
-            await world.endpoint.setup(timeout_manager=True)
-            await put(world, REQUESTS, asking(world.clock.now()))
-            await world.clock.advance(11 * MINUTE)
-            assert len(world.in_queue("orders")) == 1
+    async with open_old_world(legacy=False) as world, serving(world.endpoint):
+        await world.clock.advance(HOUR)
+        await world.endpoint.setup(timeout_manager=True)
+        await put(world, REQUESTS, asking(world.clock.now()))
+        await world.clock.advance(11 * MINUTE)
+        assert len(world.in_queue("orders")) == 1
 
 
 async def test_after_a_message_it_looks_often_for_a_while():
-    async with open_old_world() as world:
-        async with serving(world.endpoint):
-            await world.clock.advance(10 * MINUTE)
-            await put(world, REQUESTS, asking(START))
-            await world.clock.advance(2 * MINUTE)
-            assert len(world.in_queue("orders")) == 1
-            asked = count_requests(world)
-            await put(world, REQUESTS, asking(START, 2))
-            await world.clock.advance(2 * MINUTE)
-            # Two minutes of two requests each, and those soon after the message.
-            assert 8 < len(asked) < 30
-            asked.clear()
-            await world.clock.advance(10 * MINUTE)
-            assert len(asked) <= 20
+    async with open_old_world() as world, serving(world.endpoint):
+        await world.clock.advance(10 * MINUTE)
+        await put(world, REQUESTS, asking(START))
+        await world.clock.advance(2 * MINUTE)
+        assert len(world.in_queue("orders")) == 1
+        asked = count_requests(world)
+        await put(world, REQUESTS, asking(START, 2))
+        await world.clock.advance(2 * MINUTE)
+        # Two minutes of two requests each, and those soon after the message.
+        assert 8 < len(asked) < 30
+        asked.clear()
+        await world.clock.advance(10 * MINUTE)
+        assert len(asked) <= 20
 
 
-@pytest.mark.parametrize("settings", [{"disable_timeout_manager": True}, {"delays_table": "delays", "endpoint": ""}])
+@pytest.mark.parametrize(
+    "settings", [{"disable_timeout_manager": True}, {"delays_table": "delays", "endpoint": ""}]
+)
 async def test_switched_off_it_asks_nothing_and_creates_nothing(settings):
     async with open_world(**{"endpoint": OWNER, **settings}) as world:
         assert world.endpoint.parts.timeouts is None
@@ -259,6 +271,7 @@ async def test_who_never_had_a_legacy_does_not_suffer_from_it(error):
 
 async def test_a_queue_that_may_not_be_read_is_told_once_and_the_store_is_served():
     async with open_old_world() as world:
+
         async def refuse(queue, **options):
             raise AccessDenied("403")
 

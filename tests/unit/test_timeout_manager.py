@@ -5,8 +5,21 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from legacy_cases import MINUTE, NOTICES, REQUESTS, SAGA, START, asking, left, notice, open_old_world, put
-from legacy_cases import serving, store, timeout
+from legacy_cases import (
+    MINUTE,
+    NOTICES,
+    REQUESTS,
+    SAGA,
+    START,
+    asking,
+    left,
+    notice,
+    open_old_world,
+    put,
+    serving,
+    store,
+    timeout,
+)
 from test_leading import join
 
 from postdate.errors import OutcomeUnknown, ServiceBusy, StorageUnreachable
@@ -22,8 +35,8 @@ from postdate.events import (
     TimeoutUnreadable,
 )
 from postdate.model import headers as h
-from postdate.model.legacy_rows import encode_timeout
 from postdate.model.date_patterns import partition_scope
+from postdate.model.legacy_rows import encode_timeout
 
 SECOND = timedelta(seconds=1)
 SCOPE = partition_scope("yyyyMMddHH")
@@ -161,7 +174,9 @@ async def test_a_request_that_comes_twice_is_one_timeout():
 async def test_a_saga_that_is_done_takes_back_its_timeouts():
     async with open_old_world() as world:
         await store(world, *(timeout(n, saga_id=SAGA) for n in range(3)), timeout(9))
-        await put(world, REQUESTS, replace(asking(START), headers={h.CLEAR_TIMEOUTS: "True", h.SAGA_ID: SAGA}))
+        await put(
+            world, REQUESTS, replace(asking(START), headers={h.CLEAR_TIMEOUTS: "True", h.SAGA_ID: SAGA})
+        )
         async with serving(world.endpoint):
             await world.clock.advance(1)
             assert await world.backend.timeouts.count() == 1

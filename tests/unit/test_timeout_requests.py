@@ -37,10 +37,12 @@ async def taken_by_the_manager(world, message, queue=REQUESTS, by=MINUTE):
     return world.opened("error")
 
 
-
 HOPELESS = {
     "missing expiry": (asking(SOON, **{h.TIMEOUT_EXPIRE: None}), "Timeout.Expire is missing"),
-    "expiry of another form": (asking(SOON, **{h.TIMEOUT_EXPIRE: "2026-03-01T07:08:09Z"}), "is not an instant"),
+    "expiry of another form": (
+        asking(SOON, **{h.TIMEOUT_EXPIRE: "2026-03-01T07:08:09Z"}),
+        "is not an instant",
+    ),
     "expiry that is no instant": (
         asking(SOON, **{h.TIMEOUT_EXPIRE: "2026-13-41 07:08:09:987654 Z"}),
         "is not an instant",

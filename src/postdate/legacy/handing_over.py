@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from postdate.clock import Clock
+from postdate.core.timeout_rounds import retry_after
 from postdate.engine.dispatcher import SERVICE_ERRORS
 from postdate.engine.handover import HandOverTo
 from postdate.errors import OutcomeUnknown, PoisonMessage, PostdateError, UsageError
@@ -22,7 +23,6 @@ from postdate.events import (
     TimeoutTakenElsewhere,
     TimeoutUnreadable,
 )
-from postdate.core.timeout_rounds import retry_after
 from postdate.model import headers as h
 from postdate.model.delayed import DelayedMessage
 from postdate.model.envelope import EnvelopeForm, fits, wrap
@@ -53,7 +53,7 @@ class Acting:
     guard: Guard
 
 
-class NotSent(Exception):  # noqa: N818 - says what happened, and never leaves this package
+class NotSent(Exception):
     """A timeout could not be put on its destination; `error` is why."""
 
     def __init__(self, delayed: DelayedMessage, error: PostdateError) -> None:
@@ -149,9 +149,7 @@ class HandingOver:
         except PostdateError as error:
             raise NotSent(replace(delayed, due_at=timeout.due_at), error) from error
         self._events.emit(
-            HandedOver(
-                message.message_id, timeout.destination, timeout.due_at, now, hidden_for, acting.term
-            )
+            HandedOver(message.message_id, timeout.destination, timeout.due_at, now, hidden_for, acting.term)
         )
         return self._note_sent(timeout.id, dispatch_address(timeout.destination), receipt)
 

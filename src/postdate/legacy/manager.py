@@ -15,6 +15,7 @@ from functools import partial
 
 from postdate.clock import Clock, either
 from postdate.concurrency import for_each
+from postdate.core.timeout_rounds import REST_SECONDS, RESTING, ROUND_SECONDS, Round, pause_after, round_of
 from postdate.engine.elector import Elector
 from postdate.engine.handover import HandOverTo
 from postdate.errors import AccessDenied, NotProvisioned, PostdateError
@@ -29,7 +30,6 @@ from postdate.events import (
 from postdate.legacy.handing_over import PROVISIONAL, Acting, HandingOver
 from postdate.legacy.outage import Outage
 from postdate.legacy.requests import Requests
-from postdate.core.timeout_rounds import REST_SECONDS, RESTING, ROUND_SECONDS, Round, pause_after, round_of
 from postdate.legacy.satellites import Satellite, SatelliteSettings
 from postdate.model.legacy_timeout import DueTimeout
 from postdate.model.limits import RECEIVE_MESSAGES

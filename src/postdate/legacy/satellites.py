@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from postdate.clock import Clock
 from postdate.concurrency import for_each
+from postdate.core.timeout_rounds import retry_after
 from postdate.engine.dispatcher import SERVICE_ERRORS
 from postdate.errors import (
     DestinationNotFound,
@@ -27,7 +28,6 @@ from postdate.events import (
     TimeoutMessageFailed,
 )
 from postdate.legacy.handing_over import ATTEMPTS, Acting
-from postdate.core.timeout_rounds import retry_after
 from postdate.model.envelope import EnvelopeForm, ReadForm, unwrap, wrap
 from postdate.model.faults import Fault, with_fault
 from postdate.model.limits import RECEIVE_MESSAGES
@@ -112,7 +112,9 @@ class Satellite:
             self._events.emit(TimeoutMessageFailed(message.message_id, self.queue, attempts, str(error)))
             return
         copy = with_fault(message, Fault(error, self.queue, self._clock.now(), attempts))
-        if await self._send_to_error_queue(received, message.message_id, wrap(copy, EnvelopeForm.NSERVICEBUS)):
+        if await self._send_to_error_queue(
+            received, message.message_id, wrap(copy, EnvelopeForm.NSERVICEBUS)
+        ):
             self._events.emit(
                 MovedToErrorQueue(message.message_id, self.queue, self._error_queue, attempts, str(error))
             )

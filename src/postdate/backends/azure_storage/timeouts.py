@@ -132,9 +132,7 @@ class AzureTimeouts:
             told = translate(error, f"adding a timeout to table {self._places.table}", self._table_place)
             raise (MessageRefused(str(told)) if kind is Refusal.INVALID else told) from error
 
-    async def due(
-        self, until: datetime, *, everywhere: bool = False
-    ) -> AsyncIterator[Sequence[DueTimeout]]:
+    async def due(self, until: datetime, *, everywhere: bool = False) -> AsyncIterator[Sequence[DueTimeout]]:
         """One partition after the other, each in due order; see `ports.TimeoutStore.due`."""
         instant = f"datetime'{until.astimezone(UTC).isoformat(timespec='microseconds')[:-6]}Z'"
         conditions = [f"{OWNER} eq {quoted(self._places.owner)}", f"{TIME} le {instant}"]
@@ -231,7 +229,9 @@ class AzureTimeouts:
             # Unconditional, and silent where there is nothing.
             await self._table.delete_entity(key.partition, key.row)
         except CALL_ERRORS as error:
-            raise translate(error, f"removing a row of table {self._places.table}", self._table_place) from error
+            raise translate(
+                error, f"removing a row of table {self._places.table}", self._table_place
+            ) from error
 
     async def _drop_state(self, name: str) -> None:
         try:

@@ -79,9 +79,7 @@ class MemoryTimeouts:
         """Put a body as another program would."""
         self._slot().states[name] = body
 
-    async def due(
-        self, until: datetime, *, everywhere: bool = False
-    ) -> AsyncIterator[Sequence[DueTimeout]]:
+    async def due(self, until: datetime, *, everywhere: bool = False) -> AsyncIterator[Sequence[DueTimeout]]:
         """One partition after the other."""
         first, last = self._scope.of(FIRST_TIME), self._scope.of(until)
         self._slot()
