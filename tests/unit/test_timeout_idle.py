@@ -167,8 +167,20 @@ async def test_when_all_is_empty_it_says_so_once_in_each_term():
             assert "POSTDATE_DISABLE_TIMEOUT_MANAGER" in told.way_out
         assert left(world) == 0
         async with serving(world.endpoint):
-            await world.clock.advance(MINUTE)
+            await world.clock.advance(2 * MINUTE)
         assert len(world.log.of(TimeoutManagerDrained)) == 2
+
+
+async def test_short_terms_cost_one_look_each():
+    async with open_old_world() as world:
+        await store(world, timeout(due_at=START + timedelta(days=9)))
+        async with serving(world.endpoint):
+            await world.clock.advance(5)
+        asked = count_requests(world)
+        for _ in range(10):
+            async with serving(world.endpoint):
+                await world.clock.advance(1)
+        assert [name for name, _ in asked] == ["timeouts.due"] * 10
 
 
 async def test_a_message_that_an_older_instance_works_on_is_not_nothing():

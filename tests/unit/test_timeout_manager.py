@@ -47,7 +47,7 @@ async def until_due(world, one):
 
 
 def lateness(world, one):
-    (found,) = [m for m in world.in_queue("orders")]
+    (found,) = world.in_queue("orders")
     return found.visible_at - one.due_at
 
 
@@ -265,13 +265,13 @@ async def test_a_frozen_leader_sends_nothing_more_in_its_old_term():
         async def freezing(timeout_id):
             found = await get(timeout_id)
             if world.clock.monotonic() < 1020:
-                world.clock._set(world.clock.monotonic() + 40)
+                world.clock._set(world.clock.monotonic() + 40)  # frozen, with a request about to leave
             return found
 
         world.backend.timeouts.get = freezing
         await store(world, timeout(due_at=START))
         async with serving(world.endpoint):
-            await world.clock.advance(30)
+            await world.clock.advance(60)
         assert [event.term for event in world.log.of(HandedOver)] == [2]
         assert left(world) == 0
 
@@ -284,6 +284,8 @@ async def test_stopping_in_the_middle_loses_and_doubles_nothing():
 
         async def stopping(*arguments, **options):
             stop.set()
+            for _ in range(5):
+                await asyncio.sleep(0)
             return await send(*arguments, **options)
 
         world.backend.sender.send = stopping

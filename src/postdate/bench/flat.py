@@ -84,6 +84,7 @@ class FlatBackend:
     lease: Any
     receiver: Any
     payloads: Any
+    timeouts: Any
     requests: Any
 
     @property
@@ -101,12 +102,16 @@ class FlatBackend:
 
 async def drain(count: int, clock: Clock) -> dict[str, float]:
     """Drain so many rows with the real engine; rows, seconds, and peak memory in MiB."""
-    settings = plain_settings(endpoint="postdate-bench-flat", backend=BackendName.MEMORY)
+    settings = plain_settings(
+        endpoint="postdate-bench-flat", backend=BackendName.MEMORY, disable_timeout_manager=True
+    )
     rest = MemoryBackend(MemoryAccount(), settings.table_name, clock, frozenset())
     await rest.store.create()
     await rest.lease.create()
     rows = MadeRows(Messages(settings, clock, _QUEUE), count, clock.now() - timedelta(hours=1))
-    backend = FlatBackend(rows, Dropped(), rest.lease, rest.receiver, rest.payloads, rest.requests)
+    backend = FlatBackend(
+        rows, Dropped(), rest.lease, rest.receiver, rest.payloads, rest.timeouts, rest.requests
+    )
     parts = put_together(settings, backend, clock, Events([]))
     stop = asyncio.Event()
     began = clock.monotonic()

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import math
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from postdate.clock import Clock
 from postdate.engine.context import MessageContext
 from postdate.engine.handlers import Handler
 from postdate.engine.held import Held, Hold
-from postdate.engine.watchdog import where_is, where_waits
+from postdate.engine.watchdog import lines_of, where_is
 from postdate.errors import HandlerTimeout, PostdateError
 from postdate.events import Events, HandlerAbandoned, HandlerSlow
 from postdate.model.typed_body import decode_body
@@ -21,8 +22,7 @@ from postdate.model.typed_body import decode_body
 _SLOW_SECONDS = 60.0
 #: Seconds that a cancelled handler has to end.
 _GRACE_SECONDS = 5.0
-#: Seconds that are none: the rounding of sums of them.
-_INSTANT = 1e-6
+_FRAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ class _Work:
         """The lines that it is at, innermost first."""
         if self._thread is not None:
             return where_is(self._thread)
-        return where_waits(self.task.get_coro())
+        frames = self.task.get_stack(limit=_FRAMES)
+        return lines_of(traceback.StackSummary.extract((f, f.f_lineno) for f in frames)) or "unknown"
 
     def error(self) -> BaseException | None:
         """What it raised. A handler that cancels itself has failed: nobody asked it to stop."""
@@ -115,16 +116,15 @@ class Attempts:
         deadline, warn_after = began + self._timeout_s, _SLOW_SECONDS
         while True:
             now = self._clock.monotonic()
-            if deadline - now < _INSTANT:
+            if now >= deadline:
                 return
             looks = self._hold.next_look(held)
             await self._clock.sleep(min(looks, deadline, began + warn_after) - now)
-            now = self._clock.monotonic() + _INSTANT
+            now = self._clock.monotonic()
             if now >= looks:
                 await self._hold.prolong(held)
             if now >= began + warn_after:
-                worked_s = round(now - began, 3)
-                self._events.emit(HandlerSlow(work.message_id, work.handler.label, worked_s, work.where()))
+                self._events.emit(HandlerSlow(work.message_id, work.handler.label, now - began, work.where()))
                 warn_after *= 2
 
     async def _cut(self, work: _Work) -> None:

@@ -139,19 +139,19 @@ class HandingOver:
         await self._remove(timeout_id, sent)
         return True
 
-    async def _send(self, timeout: LegacyTimeout, acting: Acting) -> _Sent:
+    async def _send(self, found: LegacyTimeout, acting: Acting) -> _Sent:
         now = self._clock.now()
-        message = released(timeout, now)
-        due_at = max(timeout.due_at, now + PROVISIONAL)
-        delayed = DelayedMessage(message, timeout.destination, due_at)
+        message = released(found, now)
+        due_at = max(found.due_at, now + PROVISIONAL)
+        delayed = DelayedMessage(message, found.destination, due_at)
         try:
             receipt, hidden_for = await self._hand_over.send(delayed, guard=acting.guard)
         except PostdateError as error:
-            raise NotSent(replace(delayed, due_at=timeout.due_at), error) from error
+            raise NotSent(replace(delayed, due_at=found.due_at), error) from error
         self._events.emit(
-            HandedOver(message.message_id, timeout.destination, timeout.due_at, now, hidden_for, acting.term)
+            HandedOver(message.message_id, found.destination, found.due_at, now, hidden_for, acting.term)
         )
-        return self._note_sent(timeout.id, dispatch_address(timeout.destination), receipt)
+        return self._note_sent(found.id, dispatch_address(found.destination), receipt)
 
     def _note_sent(self, timeout_id: str, address: str, receipt: Receipt) -> _Sent:
         sent = self._sent[timeout_id] = _Sent(address, receipt)

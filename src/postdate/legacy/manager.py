@@ -151,9 +151,16 @@ class TimeoutManager:
             if term is None:
                 await either(changed.wait(), stop.wait())
                 continue
-            acting = Acting(term.number, partial(self._elector.may_act, term.number))
-            self._term = _Term(acting, self._clock.monotonic())
+            self._term = self._begin(term.number)
             await self._lead(self._term, stop, changed)
+
+    def _begin(self, number: int) -> _Term:
+        """A new term. Rounds go on where the last one of this process left off: terms may be short."""
+        acting, now = Acting(number, partial(self._elector.may_act, number)), self._clock.monotonic()
+        last = self._term
+        if last is None:
+            return _Term(acting, now)
+        return _Term(acting, last.next_round_at, last.number, wake_at=now, missing=last.missing)
 
     async def _lead(self, term: _Term, stop: asyncio.Event, changed: asyncio.Event) -> None:
         while not stop.is_set() and not changed.is_set():
@@ -212,6 +219,7 @@ class TimeoutManager:
         lookahead = self._lookahead
         until = self._clock.now() + lookahead + _REACH
         async for page in self._backend.timeouts.due(until, everywhere=everywhere):
+            self._seen = True
             now = self._clock.now()
             ready = [due for due in page if due.due_at - lookahead <= now]
             for due in page[len(ready) :]:
@@ -219,6 +227,8 @@ class TimeoutManager:
             found = found or bool(ready)
             leading = self._while_leading(ready, term, stop)
             await for_each(leading, _AT_ONCE, partial(self._attempt, term))
+            if stop.is_set():
+                break
         return found
 
     def _while_leading(

@@ -125,8 +125,8 @@ def due_of(properties: Mapping[str, LegacyValue]) -> DueTimeout | None:
     return DueTimeout(str(properties["RowKey"]), due_at, str(properties["PartitionKey"]))
 
 
-def decode_timeout(properties: Mapping[str, LegacyValue], body: bytes = b"") -> LegacyTimeout:
-    """Read a timeout out of any of its rows.
+def decode_timeout(properties: Mapping[str, LegacyValue]) -> LegacyTimeout:
+    """Read a timeout out of any of its rows; its body lies elsewhere, and is empty here.
 
     Raises:
         PoisonMessage: a column that is needed is missing, or of another type.
@@ -140,7 +140,7 @@ def decode_timeout(properties: Mapping[str, LegacyValue], body: bytes = b"") -> 
         destination=text_in(properties, DESTINATION),
         due_at=due_at,
         headers=headers_in(properties.get(HEADERS)),
-        body=body,
+        body=b"",
         owner=owner if isinstance(owner, str) else "",
         saga_id=None if saga is None else str(saga),
     )

@@ -22,7 +22,7 @@ class TimeoutStore(Protocol):
         """Whether there is a store at all. It may be shared by all endpoints of the account."""
         ...
 
-    async def add(self, timeout: LegacyTimeout) -> None:
+    async def add(self, one: LegacyTimeout) -> None:
         """Keep a timeout; durable when this returns. The same id twice is one timeout: what is there stays.
 
         Raises:

@@ -7,6 +7,7 @@ interruption leaves behind has no main row, so it is no timeout, and `clean_up` 
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -100,19 +101,19 @@ class AzureTimeouts:
             return False
         return True
 
-    async def add(self, timeout: LegacyTimeout) -> None:
+    async def add(self, one: LegacyTimeout) -> None:
         """Keep a timeout; see `ports.TimeoutStore.add`. A repeat completes what an interruption left."""
-        rows = encode_timeout(timeout, self._scope)
-        before_main: list[Awaitable[None]] = [self._put_state(timeout), self._insert(rows.time)]
+        rows = encode_timeout(one, self._scope)
+        before_main: list[Awaitable[None]] = [self._put_state(one), self._insert(rows.time)]
         if rows.saga is not None:
             before_main.append(self._insert(rows.saga))
         await for_each(before_main, len(before_main), lambda write: write)
         await self._insert(rows.main)
 
-    async def _put_state(self, timeout: LegacyTimeout) -> None:
-        what = f"storing the body of timeout {timeout.id}"
+    async def _put_state(self, one: LegacyTimeout) -> None:
+        what = f"storing the body of timeout {one.id}"
         try:
-            await self._states.upload_blob(timeout.id, timeout.body, overwrite=False)
+            await self._states.upload_blob(one.id, one.body, overwrite=False)
         except CALL_ERRORS as error:
             kind = refusal(error)
             if kind is Refusal.NOT_PROVISIONED:
@@ -144,6 +145,8 @@ class AzureTimeouts:
         partition: list[DueTimeout] = []
         async for rows in self._pages(" and ".join(conditions), select=[*_KEYS, TIME]):
             for found in filter(None, map(due_of, rows)):
+                if found.due_at > until:  # Azurite compares milliseconds
+                    continue
                 if partition and partition[0].partition != found.partition:
                     yield sorted(partition, key=lambda due: (due.due_at, due.id))
                     partition = []
@@ -153,11 +156,11 @@ class AzureTimeouts:
 
     async def get(self, timeout_id: str) -> LegacyTimeout | None:
         """One timeout, by its main row; see `ports.TimeoutStore.get`."""
-        found = await self._main_row(timeout_id)
-        if found is None:
+        row = await self._main_row(timeout_id)
+        if row is None:
             return None
-        name = state_address(found[0])
-        return decode_timeout(found[0], b"" if name is None else await self._state(timeout_id, name))
+        found, name = decode_timeout(row[0]), state_address(row[0])
+        return found if name is None else replace(found, body=await self._state(timeout_id, name))
 
     async def _state(self, timeout_id: str, name: str) -> bytes:
         try:

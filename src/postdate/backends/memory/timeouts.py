@@ -1,7 +1,7 @@
 """Legacy timeouts in memory: the rows of older endpoints, through the same codec as the real table."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
 
@@ -61,11 +61,11 @@ class MemoryTimeouts:
         """Whether the table is there."""
         return self._places.table in self._slots
 
-    async def add(self, timeout: LegacyTimeout) -> None:
+    async def add(self, one: LegacyTimeout) -> None:
         """Write what is not there: body, time row, saga row, main row."""
         slot = self._slot()
-        rows = encode_timeout(timeout, self._scope)
-        slot.states.setdefault(timeout.id, timeout.body)
+        rows = encode_timeout(one, self._scope)
+        slot.states.setdefault(one.id, one.body)
         for row in (rows.time, rows.saga, rows.main):
             if row is not None:
                 slot.rows.setdefault((str(row["PartitionKey"]), str(row["RowKey"])), row)
@@ -98,11 +98,11 @@ class MemoryTimeouts:
         row = self._row(main_key(timeout_id))
         if row is None:
             return None
-        name = state_address(row)
+        found, name = decode_timeout(row), state_address(row)
         body = b"" if name is None else self._slot().states.get(name)
         if body is None:
             raise PoisonMessage(f"the body of timeout {timeout_id!r} is missing: there is no blob {name!r}")
-        return decode_timeout(row, body)
+        return replace(found, body=body)
 
     async def remove(self, timeout_id: str) -> bool:
         """Remove the main row, and then the rest."""
