@@ -1,0 +1,109 @@
+"""setup and doctor, on what older instances leave behind."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cli_cases import on_endpoint
+
+from postdate.model.legacy_timeout import LegacyTimeout
+
+
+@pytest.fixture
+def places(monkeypatch):
+    """A store of this test's own; its names."""
+    unique = uuid.uuid4().hex[:12]
+    names = {
+        "POSTDATE_TIMEOUT_TABLE": f"Timeouts{unique}",
+        "POSTDATE_TIMEOUT_MANAGER_TABLE": f"Manager{unique}",
+        "POSTDATE_TIMEOUT_STATE_CONTAINER": f"state-{unique}",
+    }
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    return list(names.values())
+
+
+def doctor(cli):
+    checks = {check["name"]: check for check in cli("doctor", "--json").object["checks"]}
+    return checks["timeout manager"]
+
+
+def test_setup_makes_the_places_of_the_timeout_manager_only_when_asked(cli, storage, places):
+    assert not set(cli("setup", "--json").object["created"]) & {f"table {places[0]}"}
+    requests, notices = on_endpoint(_settings).timeout_queues
+    made = cli("setup", "--timeout-manager", "--json").object
+    table, manager, container = places
+    assert made["created"] == [
+        f"table {table}",
+        f"table {manager}",
+        f"container {container}",
+        f"queue {requests}",
+        f"queue {notices}",
+    ]
+    assert {requests, notices} <= set(made["queues"])
+    assert cli("setup", "--timeout-manager").out == "everything is there already\n"
+
+
+async def _settings(endpoint):
+    return endpoint.settings
+
+
+def test_doctor_tells_that_there_is_no_legacy(cli, storage, places):
+    cli("setup")
+    assert doctor(cli) == {
+        "name": "timeout manager",
+        "status": "ok",
+        "found": "older instances left nothing, nor any queue",
+        "fix": None,
+    }
+
+
+def test_doctor_tells_what_waits_and_when_the_manager_can_go(cli, storage, places):
+    cli("setup", "--timeout-manager")
+    settings = on_endpoint(_settings)
+    empty = doctor(cli)
+    assert empty["status"] == "ok"
+    assert empty["fix"] == "set POSTDATE_DISABLE_TIMEOUT_MANAGER=true, then delete these queues"
+    due_at = datetime(2030, 1, 1, tzinfo=UTC)
+
+    async def add(endpoint):
+        for n in range(3):
+            await endpoint.parts.backend.timeouts.add(
+                LegacyTimeout(
+                    str(uuid.uuid4()), "orders", due_at + timedelta(n), {}, b"", settings.endpoint, None
+                )
+            )
+
+    on_endpoint(add)
+    waiting = doctor(cli)
+    assert waiting["fix"] is None
+    assert waiting["found"].startswith(f"3 timeouts wait in table {places[0]}; 0 messages in ")
+
+
+def test_doctor_warns_of_messages_without_a_store(cli, storage, places):
+    cli("setup")
+    requests, _ = on_endpoint(_settings).timeout_queues
+
+    async def send(endpoint):
+        await endpoint.setup(requests)
+        await endpoint.parts.backend.sender.send(requests, "x")
+
+    on_endpoint(send)
+    found = doctor(cli)
+    assert found["status"] == "warning"
+    assert "--timeout-manager" in found["fix"]
+
+
+def test_doctor_says_when_it_is_switched_off(cli, storage, places, monkeypatch):
+    cli("setup")
+    monkeypatch.setenv("POSTDATE_DISABLE_TIMEOUT_MANAGER", "true")
+    assert doctor(cli)["status"] == "skipped"
+    assert "POSTDATE_DISABLE_TIMEOUT_MANAGER" in doctor(cli)["found"]
+
+
+def test_a_partition_scope_that_cannot_be_is_one_line(cli, storage):
+    done = cli("setup", "--timeout-partition-scope", "ddMMyyyy")
+    assert done.code == 2
+    assert done.complaint.startswith(
+        "--timeout-partition-scope: the partition scope 'ddMMyyyy' can't be used"
+    )
