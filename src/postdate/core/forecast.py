@@ -148,7 +148,7 @@ def _renewals(pace: Pace) -> float:
 def _timeout_manager(pace: Pace) -> Requests:
     """An hour of looking whether there is anything of older instances, where there is nothing."""
     looks = _HOUR / REST_SECONDS if pace.timeout_manager else 0.0
-    return {QUERY: looks, LOOK_AT_QUEUE: looks}
+    return {QUERY: looks / 2, LOOK_AT_QUEUE: looks / 2}
 
 
 def _per_hour(*, looks: float, renewals: float) -> Requests:

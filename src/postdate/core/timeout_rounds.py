@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 #: Seconds between two rounds.
 ROUND_SECONDS = 60.0
-#: Seconds between two rounds where there is nothing of the timeout manager.
+#: Seconds between two looks, each one request, where there is nothing of the timeout manager: for the store,
+#: and for a queue without one, in turn.
 REST_SECONDS = 600.0
 #: The number of a round where nothing was found the last time.
 RESTING = -1

@@ -9,13 +9,20 @@ not suffer from it. That changes once a store was seen.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
 from postdate.clock import Clock, either
 from postdate.concurrency import for_each
-from postdate.core.timeout_rounds import REST_SECONDS, RESTING, ROUND_SECONDS, Round, pause_after, round_of
+from postdate.core.timeout_rounds import (
+    REST_SECONDS,
+    RESTING,
+    ROUND_SECONDS,
+    Round,
+    pause_after,
+    round_of,
+)
 from postdate.engine.elector import Elector
 from postdate.engine.handover import HandOverTo
 from postdate.errors import AccessDenied, NotProvisioned, PostdateError
@@ -88,6 +95,9 @@ class _Term:
     told: set[type[Event]] = field(default_factory=set)
     #: Set when the store failed in the middle of a look: what is left of it would fail too.
     halted: bool = False
+    rests: int = 0
+    #: Whether there was no store the last time.
+    storeless: bool = False
 
     def wake_by(self, at: float) -> None:
         """Look at the store by this instant."""
@@ -160,7 +170,7 @@ class TimeoutManager:
         last = self._term
         if last is None:
             return _Term(acting, now)
-        return _Term(acting, last.next_round_at, last.number, wake_at=now, missing=last.missing)
+        return replace(last, acting=acting, wake_at=now, told=set(), halted=False, ask_if_empty=True)
 
     async def _lead(self, term: _Term, stop: asyncio.Event, changed: asyncio.Event) -> None:
         while not stop.is_set() and not changed.is_set():
@@ -180,19 +190,30 @@ class TimeoutManager:
         """A round, or a look at the store before its turn, since something there has to be handed over."""
         is_round = self._clock.monotonic() >= term.next_round_at
         this = round_of(term.number)
+        queue_seen = False
+        if term.storeless and term.rests % 2:
+            queue_seen = await self._is_there(self._requests.queue)
+            if not queue_seen:
+                self._rest(term)
+                return
         try:
             handed_over = await self._look_at_store(term, stop, everywhere=is_round and this.everywhere)
         except NotProvisioned:
-            await self._without_store(term)
+            if queue_seen:
+                # What comes in could not be kept: it is left alone.
+                self._tell_once(term, TimeoutStoreMissing(self._requests.queue, MAKE_A_STORE))
+            term.storeless = True
+            self._rest(term)
             return
         except AccessDenied as error:
             if self._seen:
                 raise
             # An identity that may use only what is the endpoint's own: then there is no legacy for it.
             self._tell_once(term, TimeoutLookFailed(str(error), REST_SECONDS))
+            term.storeless = True
             self._rest(term)
             return
-        self._seen = True
+        self._seen, term.storeless = True, False
         term.ask_if_empty = term.ask_if_empty or handed_over
         if is_round:
             await self._finish_round(term, this, quiet=not handed_over)
@@ -280,16 +301,11 @@ class TimeoutManager:
                 most = max(most, count)
         return most
 
-    async def _without_store(self, term: _Term) -> None:
-        """Leave the queues alone: what comes in could not be kept."""
-        queue = self._requests.queue
+    async def _is_there(self, queue: str) -> bool:
         try:
-            there = await self._backend.sender.exists(queue)
+            return await self._backend.sender.exists(queue)
         except AccessDenied:
-            there = False
-        if there:
-            self._tell_once(term, TimeoutStoreMissing(queue, MAKE_A_STORE))
-        self._rest(term)
+            return False
 
     async def _ask_if_empty(self, term: _Term) -> None:
         """Say once that nothing is left; rest, where there is not even a queue."""
@@ -308,6 +324,7 @@ class TimeoutManager:
     def _rest(self, term: _Term) -> None:
         """There is nothing here: look again in a while."""
         term.number = RESTING
+        term.rests += 1
         term.missing.clear()
         term.wake_at = None
         term.ask_if_empty = True
