@@ -252,6 +252,21 @@ async def test_an_outage_is_critical_when_it_has_lasted_for_its_limit():
         assert len(critical) == 2
 
 
+async def test_while_the_queues_fail_the_store_is_served_in_time():
+    async with open_old_world() as world:
+
+        async def busy(queue, **options):
+            raise ServiceBusy("503")
+
+        world.backend.receiver.receive = busy
+        one = timeout(due_at=START + 10 * MINUTE)
+        await store(world, one)
+        async with serving(world.endpoint):
+            await world.clock.advance(11 * MINUTE)
+        (message,) = world.in_queue("orders")
+        assert timedelta(0) <= message.visible_at - one.due_at < timedelta(seconds=1)
+
+
 async def test_a_short_outage_is_not_critical():
     async with open_old_world(timeout_outage_limit="5m") as world:
         async with serving(world.endpoint):

@@ -4,7 +4,6 @@ import asyncio
 import contextvars
 import math
 import threading
-import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from postdate.clock import Clock
 from postdate.engine.context import MessageContext
 from postdate.engine.handlers import Handler
 from postdate.engine.held import Held, Hold
-from postdate.engine.watchdog import lines_of, where_is
+from postdate.engine.watchdog import where_is, where_waits
 from postdate.errors import HandlerTimeout, PostdateError
 from postdate.events import Events, HandlerAbandoned, HandlerSlow
 from postdate.model.typed_body import decode_body
@@ -22,7 +21,8 @@ from postdate.model.typed_body import decode_body
 _SLOW_SECONDS = 60.0
 #: Seconds that a cancelled handler has to end.
 _GRACE_SECONDS = 5.0
-_FRAMES = 3
+#: Seconds that are none: the rounding of sums of them.
+_INSTANT = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,7 @@ class _Work:
         """The lines that it is at, innermost first."""
         if self._thread is not None:
             return where_is(self._thread)
-        frames = self.task.get_stack(limit=_FRAMES)
-        return lines_of(traceback.StackSummary.extract((f, f.f_lineno) for f in frames)) or "unknown"
+        return where_waits(self.task.get_coro())
 
     def error(self) -> BaseException | None:
         """What it raised. A handler that cancels itself has failed: nobody asked it to stop."""
@@ -116,15 +115,16 @@ class Attempts:
         deadline, warn_after = began + self._timeout_s, _SLOW_SECONDS
         while True:
             now = self._clock.monotonic()
-            if now >= deadline:
+            if deadline - now < _INSTANT:
                 return
             looks = self._hold.next_look(held)
             await self._clock.sleep(min(looks, deadline, began + warn_after) - now)
-            now = self._clock.monotonic()
+            now = self._clock.monotonic() + _INSTANT
             if now >= looks:
                 await self._hold.prolong(held)
             if now >= began + warn_after:
-                self._events.emit(HandlerSlow(work.message_id, work.handler.label, now - began, work.where()))
+                worked_s = round(now - began, 3)
+                self._events.emit(HandlerSlow(work.message_id, work.handler.label, worked_s, work.where()))
                 warn_after *= 2
 
     async def _cut(self, work: _Work) -> None:

@@ -9,25 +9,17 @@ not suffer from it. That changes once a store was seen.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 from postdate.clock import Clock, either
 from postdate.concurrency import for_each
-from postdate.core.timeout_rounds import (
-    REST_SECONDS,
-    RESTING,
-    ROUND_SECONDS,
-    Round,
-    pause_after,
-    round_of,
-)
+from postdate.core.timeout_rounds import REST_SECONDS, ROUND_SECONDS, Round, pause_after, round_of
 from postdate.engine.elector import Elector
 from postdate.engine.handover import HandOverTo
 from postdate.errors import AccessDenied, NotProvisioned, PostdateError
 from postdate.events import (
-    Event,
     Events,
     TimeoutLookFailed,
     TimeoutManagerDrained,
@@ -38,6 +30,7 @@ from postdate.legacy.handing_over import PROVISIONAL, Acting, HandingOver
 from postdate.legacy.outage import Outage
 from postdate.legacy.requests import Requests
 from postdate.legacy.satellites import Satellite, SatelliteSettings
+from postdate.legacy.term_state import TermState
 from postdate.model.legacy_timeout import DueTimeout
 from postdate.model.limits import RECEIVE_MESSAGES
 from postdate.ports import Backend, LeaseLost
@@ -73,41 +66,6 @@ class ManagerSettings:
     lookahead: timedelta
     outage_limit: timedelta
     visibility: timedelta
-
-
-@dataclass(slots=True)
-class _Term:
-    """What is known in one term. Instants are monotonic seconds."""
-
-    acting: Acting
-    next_round_at: float
-    number: int = 0
-    #: Rounds in a row that found no message; at first as if it had been quiet for long.
-    quiet_rounds: int = 10
-    #: When to look at the store before the next round; None: not before.
-    wake_at: float | None = None
-    #: Queues that were missing, and when to look for them again.
-    missing: dict[str, float] = field(default_factory=dict)
-    #: Queues whose last look found something: they are looked into again in the next round.
-    busy: set[str] = field(default_factory=set)
-    #: Whether it is worth asking if all is empty.
-    ask_if_empty: bool = True
-    told: set[type[Event]] = field(default_factory=set)
-    #: Set when the store failed in the middle of a look: what is left of it would fail too.
-    halted: bool = False
-    rests: int = 0
-    #: Whether there was no store the last time.
-    storeless: bool = False
-
-    def wake_by(self, at: float) -> None:
-        """Look at the store by this instant."""
-        if self.wake_at is None or at < self.wake_at:
-            self.wake_at = at
-
-    @property
-    def look_at(self) -> float:
-        """When to look again."""
-        return self.next_round_at if self.wake_at is None else min(self.wake_at, self.next_round_at)
 
 
 class TimeoutManager:
@@ -151,7 +109,7 @@ class TimeoutManager:
         #: Whether a store was ever there: then it is missed when it does not answer.
         self._seen = False
         self._outage = Outage(settings.outage_limit.total_seconds())
-        self._term: _Term | None = None
+        self._term: TermState | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set; returns when what was begun is done."""
@@ -164,15 +122,11 @@ class TimeoutManager:
             self._term = self._begin(term.number)
             await self._lead(self._term, stop, changed)
 
-    def _begin(self, number: int) -> _Term:
-        """A new term. Rounds go on where the last one of this process left off: terms may be short."""
+    def _begin(self, number: int) -> TermState:
         acting, now = Acting(number, partial(self._elector.may_act, number)), self._clock.monotonic()
-        last = self._term
-        if last is None:
-            return _Term(acting, now)
-        return replace(last, acting=acting, wake_at=now, told=set(), halted=False, ask_if_empty=True)
+        return TermState(acting, now) if self._term is None else self._term.next_term(acting, now)
 
-    async def _lead(self, term: _Term, stop: asyncio.Event, changed: asyncio.Event) -> None:
+    async def _lead(self, term: TermState, stop: asyncio.Event, changed: asyncio.Event) -> None:
         while not stop.is_set() and not changed.is_set():
             try:
                 await self._look(term, stop)
@@ -186,7 +140,7 @@ class TimeoutManager:
             pause = max(_FLOOR_SECONDS, term.look_at - self._clock.monotonic())
             await either(changed.wait(), stop.wait(), self._clock.sleep(pause))
 
-    async def _look(self, term: _Term, stop: asyncio.Event) -> None:
+    async def _look(self, term: TermState, stop: asyncio.Event) -> None:
         """A round, or a look at the store before its turn, since something there has to be handed over."""
         is_round = self._clock.monotonic() >= term.next_round_at
         this = round_of(term.number)
@@ -194,31 +148,29 @@ class TimeoutManager:
         if term.storeless and term.rests % 2:
             queue_seen = await self._is_there(self._requests.queue)
             if not queue_seen:
-                self._rest(term)
+                self._rest(term, storeless=True)
                 return
         try:
             handed_over = await self._look_at_store(term, stop, everywhere=is_round and this.everywhere)
         except NotProvisioned:
             if queue_seen:
                 # What comes in could not be kept: it is left alone.
-                self._tell_once(term, TimeoutStoreMissing(self._requests.queue, MAKE_A_STORE))
-            term.storeless = True
-            self._rest(term)
+                term.tell_once(self._events, TimeoutStoreMissing(self._requests.queue, MAKE_A_STORE))
+            self._rest(term, storeless=True)
             return
         except AccessDenied as error:
             if self._seen:
                 raise
             # An identity that may use only what is the endpoint's own: then there is no legacy for it.
-            self._tell_once(term, TimeoutLookFailed(str(error), REST_SECONDS))
-            term.storeless = True
-            self._rest(term)
+            term.tell_once(self._events, TimeoutLookFailed(str(error), REST_SECONDS))
+            self._rest(term, storeless=True)
             return
         self._seen, term.storeless = True, False
         term.ask_if_empty = term.ask_if_empty or handed_over
         if is_round:
             await self._finish_round(term, this, quiet=not handed_over)
 
-    async def _finish_round(self, term: _Term, this: Round, *, quiet: bool) -> None:
+    async def _finish_round(self, term: TermState, this: Round, *, quiet: bool) -> None:
         """Look into the queues whose turn it is, and say when the next round is."""
         term.number += 1
         found = await self._look_into_queues(term, this)
@@ -233,7 +185,7 @@ class TimeoutManager:
         elif term.ask_if_empty and quiet and term.wake_at is None:
             await self._ask_if_empty(term)
 
-    async def _look_at_store(self, term: _Term, stop: asyncio.Event, *, everywhere: bool) -> bool:
+    async def _look_at_store(self, term: TermState, stop: asyncio.Event, *, everywhere: bool) -> bool:
         """Hand over what has to be; whether there was anything. Tells `term.wake_at` what comes next."""
         term.wake_at = None
         term.halted = found = False
@@ -253,14 +205,14 @@ class TimeoutManager:
         return found
 
     def _while_leading(
-        self, ready: Sequence[DueTimeout], term: _Term, stop: asyncio.Event
+        self, ready: Sequence[DueTimeout], term: TermState, stop: asyncio.Event
     ) -> Iterator[DueTimeout]:
         for due in ready:
             if stop.is_set() or term.halted or not term.acting.guard():
                 return
             yield due
 
-    async def _attempt(self, term: _Term, due: DueTimeout) -> None:
+    async def _attempt(self, term: TermState, due: DueTimeout) -> None:
         try:
             again_at = await self._handing_over.attempt(due, term.acting)
         except PostdateError:
@@ -269,7 +221,7 @@ class TimeoutManager:
         if again_at is not None:
             term.wake_by(again_at)
 
-    def _wake_for(self, term: _Term, due_at: datetime) -> None:
+    def _wake_for(self, term: TermState, due_at: datetime) -> None:
         """Be back in time for this: not at once when it is in reach, so that others come into reach too."""
         seconds = (due_at - self._lookahead / 2 - self._clock.now()).total_seconds()
         term.wake_by(self._clock.monotonic() + seconds)
@@ -278,7 +230,7 @@ class TimeoutManager:
         if self._term is not None:
             self._wake_for(self._term, due_at)
 
-    async def _look_into_queues(self, term: _Term, this: Round) -> int:
+    async def _look_into_queues(self, term: TermState, this: Round) -> int:
         """Handle the messages of the queues whose turn it is; the most that one of them had."""
         most = 0
         for satellite, wanted in ((self._requests, this.requests), (self._notices, this.notices)):
@@ -289,7 +241,7 @@ class TimeoutManager:
             try:
                 count = await satellite.look(term.acting)
             except AccessDenied as error:
-                self._tell_once(term, TimeoutLookFailed(str(error), REST_SECONDS))
+                term.tell_once(self._events, TimeoutLookFailed(str(error), REST_SECONDS))
                 count = None
             if count is None:
                 term.missing[queue] = now + REST_SECONDS
@@ -307,7 +259,7 @@ class TimeoutManager:
         except AccessDenied:
             return False
 
-    async def _ask_if_empty(self, term: _Term) -> None:
+    async def _ask_if_empty(self, term: TermState) -> None:
         """Say once that nothing is left; rest, where there is not even a queue."""
         term.ask_if_empty = False
         if await self._backend.timeouts.count(limit=1):
@@ -319,27 +271,18 @@ class TimeoutManager:
         # Hidden ones count: an older instance may be working on them.
         counts = [await self._backend.sender.approximate_count(queue) for queue in queues]
         if not any(counts):
-            self._tell_once(term, TimeoutManagerDrained(queues, SWITCH_OFF))
+            term.tell_once(self._events, TimeoutManagerDrained(queues, SWITCH_OFF))
 
-    def _rest(self, term: _Term) -> None:
-        """There is nothing here: look again in a while."""
-        term.number = RESTING
-        term.rests += 1
-        term.missing.clear()
-        term.wake_at = None
-        term.ask_if_empty = True
-        term.next_round_at = self._clock.monotonic() + REST_SECONDS
+    def _rest(self, term: TermState, *, storeless: bool = False) -> None:
+        term.rest(self._clock.monotonic(), storeless=storeless)
 
-    def _tell_once(self, term: _Term, event: Event) -> None:
-        if type(event) not in term.told:
-            term.told.add(type(event))
-            self._events.emit(event)
-
-    def _failed(self, term: _Term, error: PostdateError) -> None:
+    def _failed(self, term: TermState, error: PostdateError) -> None:
         now = self._clock.monotonic()
         pause = self._outage.failed(now) if self._seen else ROUND_SECONDS
         self._events.emit(TimeoutLookFailed(str(error), pause))
-        term.next_round_at, term.wake_at = now + pause, None
+        term.next_round_at = now + pause
+        if term.wake_at is not None and term.wake_at <= now:
+            term.wake_at = None
         if self._seen and self._outage.lasts_too_long(now):
             failing_s = now - (self._outage.since or now)
             self._events.emit(TimeoutManagerFailing(failing_s, str(error)))
