@@ -110,6 +110,8 @@ class World:
                 "endpoint": f"Simulated.Orders.{shard}",
                 "backend": BackendName.MEMORY,
                 "check_destinations": False,
+                # Its six looks an hour are no part of what is simulated.
+                "disable_timeout_manager": True,
                 **self._settings,
             }  # type: ignore[arg-type] # pydantic checks them
         )

@@ -101,6 +101,21 @@ async def test_one_stored_late_with_an_early_due_time_is_not_missed():
         assert [m.message_id for m in world.opened("orders")] == ["m1", "m2"]
 
 
+async def test_in_another_partition_scope_it_comes_in_time_and_what_the_former_one_filed_too():
+    async with open_old_world() as world:
+        former = timeout(1, START + 40 * MINUTE)
+        await store(world, former)
+        async with open_old_world(
+            account=world.account, clock=world.clock, timeout_partition_scope="yyyy-MM-dd"
+        ) as new:
+            await store(new, timeout(2, START + 10 * MINUTE))
+            async with serving(new.endpoint):
+                await new.clock.advance(11 * MINUTE)
+                assert timedelta(0) <= lateness(new, timeout(2, START + 10 * MINUTE)) < SECOND
+                await new.clock.advance(2 * 60 * MINUTE)
+            assert [m.message_id for m in new.opened("orders")] == ["m2", "m1"]
+
+
 async def test_one_filed_under_another_calendar_comes_within_the_hour():
     async with open_old_world() as world:
         rows = encode_timeout(timeout(), SCOPE)
