@@ -252,7 +252,7 @@ def put_together(
     prices = load_prices(settings.prices)
     accountant = Accountant(backend.requests, clock, events, prices)
     sweeper = Sweeper(backend.payloads, clock, events)
-    timeouts = _timeout_manager(settings, backend, clock, events, elector, hand_over)
+    timeouts = _timeout_manager(settings, backend, clock, events, elector, hand_over, breakers)
     return Parts(
         settings=settings,
         clock=clock,
@@ -282,6 +282,7 @@ def _timeout_manager(
     events: Events,
     elector: Elector,
     hand_over: HandOverTo,
+    breakers: Breakers,
 ) -> TimeoutManager | None:
     """What serves older instances' timeouts; None: switched off, or there is no name to find them by."""
     if settings.disable_timeout_manager or not settings.endpoint:
@@ -299,6 +300,9 @@ def _timeout_manager(
             lookahead=settings.lookahead,
             outage_limit=settings.timeout_outage_limit,
             visibility=settings.visibility_timeout,
+        ),
+        on_critical=lambda name, error: breakers.critical(
+            name, "Failed to look for timeouts of older instances", error
         ),
     )
 

@@ -31,6 +31,7 @@ class WithOwnStore:
         self.sender = account.sender
         self.receiver = account.receiver
         self.payloads = account.payloads
+        self.timeouts = account.timeouts
         #: Requests to the account: what the store asks of its own service is not counted.
         self.requests = account.requests
 
