@@ -47,6 +47,8 @@ SUITES = [
     "SharedTableConformance",
     "SharedTableHarness",
     "StoreHarness",
+    "TimeoutHarness",
+    "TimeoutStoreConformance",
 ]
 #: Beside these, what docs/how-to/own-store.md tells to use.
 HELPERS = {

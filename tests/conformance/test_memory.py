@@ -3,10 +3,10 @@
 import pytest
 
 from postdate.backends.memory import MemoryAccount, MemoryBackend
-from postdate.model.limits import BINARY_PROPERTY_BYTES
-from postdate.model.rowcodec import encode_row
 from postdate.backends.memory.timeouts import MemoryTimeouts
 from postdate.model.legacy_timeout import TimeoutPlaces
+from postdate.model.limits import BINARY_PROPERTY_BYTES
+from postdate.model.rowcodec import encode_row
 from postdate.testing.clock import VirtualClock
 from postdate.testing.conformance import (
     DelayedStoreChangesConformance,

@@ -81,7 +81,7 @@ async def test_a_row_that_is_stored_while_a_pass_is_under_way_is_not_overlooked(
 
 @pytest.mark.parametrize("delay", [timedelta(days=25), timedelta(days=400), timedelta(days=3105)], ids=str)
 async def test_however_far_away_a_message_is_no_sleep_is_longer_than_a_minute_and_it_comes_in_time(delay):
-    async with open_world(lookahead=0) as world:
+    async with open_world(lookahead=0, disable_timeout_manager=True) as world:
         due = world.clock.now() + delay
         await world.endpoint.schedule("orders", "x", at=due)
         running = asyncio.create_task(world.endpoint.run())

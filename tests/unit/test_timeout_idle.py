@@ -253,7 +253,7 @@ async def test_an_outage_is_critical_when_it_has_lasted_for_its_limit():
 
 
 async def test_while_the_queues_fail_the_store_is_served_in_time():
-    async with open_old_world() as world:
+    async with open_old_world(timeout_outage_limit="1h") as world:
 
         async def busy(queue, **options):
             raise ServiceBusy("503")
