@@ -124,7 +124,7 @@ class Acceptance:
         if parsed.time_to_live is not None:
             headers[h.TIME_TO_BE_RECEIVED] = h.format_timespan(parsed.time_to_live)
         message = Message(parsed.message_id, headers, parsed.body.content)
-        message, payload = self._sized(message, outgoing.destination)
+        message, payload = self.sized(message, outgoing.destination)
         check_headers_size({**message.headers, h.TERM: _TERM_PLACEHOLDER})
         return Accepted(
             DelayedMessage(
@@ -160,8 +160,19 @@ class Acceptance:
         headers[h.MESSAGE_ID] = message_id
         return headers
 
-    def _sized(self, message: Message, destination: str) -> tuple[Message, bytes | None]:
-        """The message as it will be dispatched, and the body to park in a blob if it is too large."""
+    def sized(
+        self, message: Message, destination: str, *, payload_name: str | None = None
+    ) -> tuple[Message, bytes | None]:
+        """The message as it will be dispatched, and the body to park in a blob if it is too large.
+
+        Args:
+            message: as it is.
+            destination: whose form counts.
+            payload_name: of the blob; default: a new one.
+
+        Raises:
+            MessageTooLarge, InvalidHeader, InvalidBody: it fits no queue, and no blob may help.
+        """
         form = self._settings.envelope_form(destination)
         if form is not EnvelopeForm.NSERVICEBUS:
             if form is EnvelopeForm.RAW_TEXT:
@@ -182,7 +193,7 @@ class Acceptance:
                 f"{ENVELOPE_BYTES:,}); set POSTDATE_LARGE_BODIES=claim-check to keep large bodies in a blob"
             )
         # A blob of its own for each: two messages may share their id and body, and one may be done with.
-        name = f"{hashlib.sha256(message.body).hexdigest()}-{uuid.uuid4().hex}"
+        name = payload_name or f"{hashlib.sha256(message.body).hexdigest()}-{uuid.uuid4().hex}"
         parked = Message(message.message_id, {**message.headers, h.PAYLOAD: name})
         probe = replace(parked, headers={**parked.headers, h.TERM: _TERM_PLACEHOLDER})
         if not fits(probe, form, reserve=FAULT_RESERVE_BYTES):

@@ -141,11 +141,15 @@ class Changes:
         await know_the_time(self._clock, self._backend)  # which a store of the user's own does not tell
         return row
 
-    async def _window_opens(self, due_at: datetime) -> datetime:
-        """From when on a leader may hold a copy of a row that is due then."""
+    async def reach(self) -> timedelta:
+        """How long before its due time a leader may hold a copy of a row, at most."""
         record = await self._backend.lease.holder()
         published = timedelta(seconds=record.lookahead_s) if record is not None else timedelta(0)
-        return due_at - max(self._lookahead, published)
+        return max(self._lookahead, published)
+
+    async def _window_opens(self, due_at: datetime) -> datetime:
+        """From when on a leader may hold a copy of a row that is due then."""
+        return due_at - await self.reach()
 
     async def _gone(self, handle: RowHandle) -> CancelOutcome:
         """What to answer for a row that is not there."""
