@@ -9,12 +9,10 @@ from logging import getLevelName
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from typer.main import get_command
-
 from postdate import errors
 from postdate.bench.report import CONTENDER_COLUMNS, RATIO_COLUMNS, contender_rows, ratio_rows
 from postdate.cli.command import option_name
-from postdate.cli.main import COMMANDS, app
+from postdate.cli.main import COMMANDS, click_command
 from postdate.events import EVENTS
 from postdate.model.durations import FORMS
 from postdate.settings import FILE_VARIABLE, PREFIX, Settings, show_value
@@ -41,7 +39,6 @@ def pages() -> dict[str, str]:
 
 def cli() -> Iterable[str]:
     """The command line."""
-    group: Any = get_command(app)
     yield from [
         "# Command line",
         "",
@@ -61,14 +58,16 @@ def cli() -> Iterable[str]:
         "it. An option wins over the environment, and the environment over the settings file. Besides:",
         "",
     ]
-    commands: dict[str, Any] = group.commands
-    first = next(iter(commands.values()))
+    first = click_command(next(iter(COMMANDS)))
     yield from _options([p for p in first.params if p.name in _SHARED])
     yield from ["", "## Commands", ""]
-    yield from _table(["Command", "Effect"], [[f"[{n}](#postdate-{n})", _first(n)] for n in COMMANDS])
+    anchors = {name: name.replace(" ", "-") for name in COMMANDS}
+    yield from _table(
+        ["Command", "Effect"], [[f"[{n}](#postdate-{anchors[n]})", _first(n)] for n in COMMANDS]
+    )
     for name in COMMANDS:
         yield from ["", f"## postdate {name}", ""]
-        yield from _command(name, commands[name])
+        yield from _command(name, click_command(name))
 
 
 def _first(name: str) -> str:

@@ -20,7 +20,7 @@ from postdate.settings import PREFIX, Settings
 
 @pytest.mark.parametrize("name", list(app.COMMANDS))
 def test_every_command_explains_itself(cli, name):
-    done = cli(name, "--help")
+    done = cli(*name.split(), "--help")
     assert (done.code, done.err) == (0, "")
     assert f"postdate {name}" in done.out
     assert len(app.COMMANDS[name].__doc__) > 20
@@ -39,7 +39,7 @@ def test_the_version_alone(cli):
 
 
 def options_of(name):
-    return [p for p in get_command(app.app).commands[name].params if p.param_type_name == "option"]
+    return [p for p in app.click_command(name).params if p.param_type_name == "option"]
 
 
 def test_every_setting_is_an_option_of_every_command():

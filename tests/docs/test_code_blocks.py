@@ -171,8 +171,9 @@ def refusal_of_postdate(arguments):
     group = get_command(app)
     try:
         outer = group.make_context("postdate", list(arguments))
-        name, command, rest = group.resolve_command(outer, [*outer._protected_args, *outer.args])
-        command.make_context(name, rest, parent=outer)
+        while hasattr(group, "resolve_command"):
+            name, group, rest = group.resolve_command(outer, [*outer._protected_args, *outer.args])
+            outer = group.make_context(name, rest, parent=outer)
     except Exception as error:
         if type(error).__name__ == "Exit":  # --help
             return None
@@ -188,6 +189,9 @@ def refusal_of_postdate(arguments):
         ('HANDLE="$(postdate schedule invoices hello --delay 1h | unknown)"', False),
         ("X=$(postdate schedule a@b hello --delay 1h | python -c 'print(1)')", True),
         ("postdate leader --help", True),
+        ("postdate legacy drain --preview", True),
+        ("postdate legacy drain --preveiw", False),
+        ("postdate legacy dran", False),
         ("postdate schedule invoices hello --dely 10s", False),
         ("postdate schedule", False),
         ("postdate scheduel", False),

@@ -9,10 +9,9 @@ from functools import cache
 
 import pytest
 from docs_cases import PAGE_NAMES, ROOT, SHELLS, code_spans, page
-from typer.main import get_command
 
 from postdate import errors
-from postdate.cli.main import app
+from postdate.cli.main import COMMANDS, GROUPS, click_command
 from postdate.events import EVENTS
 from postdate.settings import FILE_VARIABLE, PREFIX, Settings, show_value
 
@@ -77,14 +76,14 @@ def test_tests_that_a_page_names_are_there(name):
 @cache
 def commands():
     """Each command's options, and the variables that stand for them."""
-    group = get_command(app)
+    found = {name: click_command(name) for name in COMMANDS}
     options = {
         name: {opt for param in command.params for opt in (*param.opts, *param.secondary_opts)}
-        for name, command in group.commands.items()
+        for name, command in found.items()
     }
     variables = {
         variable
-        for command in group.commands.values()
+        for command in found.values()
         for param in command.params
         for variable in ([param.envvar] if isinstance(param.envvar, str) else param.envvar or [])
     }
@@ -109,7 +108,8 @@ def test_commands_in_a_sentence_exist(name):
         flags = {word.partition("=")[0] for word in words if word.startswith("--")} - {"--help"}
         if words[1].startswith("-"):
             continue
-        if words[1] not in options or flags - options[words[1]]:
+        called = words[1] if words[1] not in GROUPS else " ".join(words[1:3])
+        if called not in {*options, *GROUPS} or flags - options.get(called, set()):
             wrong.append(f"{name}:{line}: {span}")
     assert wrong == []
 

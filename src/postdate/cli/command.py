@@ -8,6 +8,7 @@ import asyncio
 import functools
 import inspect
 import logging
+import re
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def command(
     """Make a typer command of a function that takes a `Call`.
 
     Args:
-        name: what users type; default: the function's name.
+        name: what users type, with its group; default: the function's name.
         prints: what `--json` prints, for the reference.
         show: settings whose options its help shows.
     """
@@ -165,7 +166,7 @@ def _with_variable(parameter: inspect.Parameter, called: str) -> inspect.Paramet
     kind, info = get_args(parameter.annotation)
     if isinstance(info, OptionInfo) and info.envvar is None:
         info = copy(info)
-        info.envvar = f"{PREFIX}{called}_{parameter.name}".upper().replace("-", "_")
+        info.envvar = re.sub("[ -]", "_", f"{PREFIX}{called}_{parameter.name}".upper())
     return parameter.replace(annotation=Annotated[kind, info])
 
 
