@@ -32,7 +32,11 @@ from postdate.engine.reception import Reception
 from postdate.engine.service import Service
 from postdate.engine.sweeper import Sweeper
 from postdate.events import Events, Observer, log_event
+from postdate.legacy.ground import Ground
+from postdate.legacy.judge import Judge
 from postdate.legacy.manager import ManagerSettings, TimeoutManager
+from postdate.legacy.migration import Migration
+from postdate.model.date_patterns import partition_scope
 from postdate.model.prices import PriceTable
 from postdate.ports import Backend, DelayedStore
 from postdate.settings import BackendName, Guarantee, LargeBodies, Settings, load_prices
@@ -63,6 +67,7 @@ class Parts:
     accountant: Accountant
     breakers: Breakers
     timeouts: TimeoutManager | None
+    migration: Migration
 
 
 @asynccontextmanager
@@ -209,13 +214,14 @@ def put_together(
             envelope_form=settings.envelope_form,
         )
     )
+    destinations = Destinations(backend.sender, clock)
     intake = Intake(
         backend,
         clock,
         events,
         hand_over,
         acceptance,
-        Destinations(backend.sender, clock),
+        destinations,
         IntakeSettings(
             direct_within=settings.direct_limit,
             payload_retention=settings.payload_retention,
@@ -249,6 +255,18 @@ def put_together(
         visibility=settings.visibility_timeout,
         batch=settings.receive_batch,
     )
+    judge = Judge(acceptance, destinations if settings.check_destinations else None)
+    ground = Ground(
+        backend=backend,
+        clock=clock,
+        events=events,
+        judge=judge,
+        reach=changes.reach,
+        endpoint=settings.endpoint,
+        table=settings.table_name,
+        payload_retention=settings.payload_retention,
+        scope=partition_scope(settings.timeout_partition_scope),
+    )
     prices = load_prices(settings.prices)
     accountant = Accountant(backend.requests, clock, events, prices)
     sweeper = Sweeper(backend.payloads, clock, events)
@@ -272,6 +290,7 @@ def put_together(
         accountant=accountant,
         breakers=breakers,
         timeouts=timeouts,
+        migration=Migration(ground, settings.timeout_queues),
     )
 
 

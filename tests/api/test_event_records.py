@@ -64,6 +64,8 @@ APPROVED = [
     "timeout_taken_elsewhere",
     "timeout_unreadable",
     "timeouts_cleared",
+    "timeouts_moved",
+    "timeouts_put_back",
     "visibility_lost",
 ]
 

@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 from typer.main import get_command
@@ -26,6 +27,9 @@ from postdate.cli.failures import (
     say_error,
 )
 from postdate.cli.leader import leader
+from postdate.cli.legacy.drain import drain as legacy_drain
+from postdate.cli.legacy.show import show as legacy_show
+from postdate.cli.legacy.undo import undo as legacy_undo
 from postdate.cli.listing import list_messages
 from postdate.cli.receive import receive
 from postdate.cli.reschedule import reschedule
@@ -58,7 +62,9 @@ def postdate() -> None:
     """Deliver messages when they are due, on nothing but an Azure Storage account."""
 
 
-#: Every command, by name, in the order of the help.
+#: Groups of commands, and what they are for.
+GROUPS = {"legacy": "Leave the timeout manager of older endpoints behind."}
+#: Every command, by its full name, in the order of the help.
 COMMANDS = {
     "azurite": azurite,
     "setup": setup,
@@ -78,10 +84,25 @@ COMMANDS = {
     "doctor": doctor,
     "demo": demo,
     "bench": bench,
+    "legacy show": legacy_show,
+    "legacy drain": legacy_drain,
+    "legacy undo": legacy_undo,
     "version": show_version,
 }
+_GROUPS = {_name: typer.Typer(no_args_is_help=True) for _name in GROUPS}
 for _name, _function in COMMANDS.items():
-    app.command(_name)(_function)
+    _group, _, _last = _name.rpartition(" ")
+    (_GROUPS[_group] if _group else app).command(_last)(_function)
+for _name, _typer in _GROUPS.items():
+    app.add_typer(_typer, name=_name, help=GROUPS[_name])
+
+
+def click_command(name: str) -> Any:
+    """A command as the parser sees it, by its full name."""
+    found: Any = get_command(app)
+    for word in name.split():
+        found = found.commands[word]
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,4 +146,4 @@ def entry() -> None:
     sys.exit(main())
 
 
-__all__ = ["READER_GONE", "app", "entry", "main"]
+__all__ = ["READER_GONE", "app", "click_command", "entry", "main"]

@@ -6,7 +6,7 @@ plain callable; it runs on the engine's loop, must be quick, and what it raises 
 The records are the whole vocabulary: `docs/reference/events.md` is checked against `EVENTS`.
 """
 
-from postdate.events import breakers, delivery, legacy, receiving
+from postdate.events import breakers, delivery, draining, legacy, receiving
 from postdate.events.base import Event, Events, Observer, log_event
 from postdate.events.breakers import BreakerArmed, BreakerDisarmed, BreakerTriggered
 from postdate.events.delivery import (
@@ -34,6 +34,7 @@ from postdate.events.delivery import (
     TermLost,
     Throttled,
 )
+from postdate.events.draining import TimeoutsMoved, TimeoutsPutBack
 from postdate.events.legacy import (
     TimeoutFailed,
     TimeoutLeftoversRemoved,
@@ -71,6 +72,7 @@ EVENTS: tuple[type[Event], ...] = (
     *receiving.EVENTS,
     *breakers.EVENTS,
     *legacy.EVENTS,
+    *draining.EVENTS,
 )
 
 __all__ = [
@@ -130,6 +132,8 @@ __all__ = [
     "TimeoutTakenElsewhere",
     "TimeoutUnreadable",
     "TimeoutsCleared",
+    "TimeoutsMoved",
+    "TimeoutsPutBack",
     "VisibilityLost",
     "log_event",
 ]

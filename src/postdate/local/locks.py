@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from postdate.errors import AzuriteError
 
@@ -51,3 +52,14 @@ def folder_lock(folder: Path) -> Iterator[tuple[int, ...]]:
         yield (descriptor,)
     finally:
         os.close(descriptor)
+
+
+def claim(file: BinaryIO) -> bool:
+    """Take the lock on an open file until it is closed; False: another process has it."""
+    if sys.platform == "win32":
+        return True  # its locks keep others from reading, ourselves included
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

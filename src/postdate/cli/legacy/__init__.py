@@ -1,0 +1,1 @@
+"""`postdate legacy`: leaving the timeout manager of older endpoints behind."""
