@@ -38,6 +38,9 @@ TIME = "Time"
 OWNER = "OwningTimeoutManager"
 HEADERS = "Headers"
 
+#: Begins the owner of a timeout that a migration tool has hidden: behind it a word of chance, `__`, the owner.
+HIDDEN = "__hidden__"
+
 #: No timeout is older: due times are looked for from here on, so that ids, which begin with any digit, are
 #: not read along.
 FIRST_TIME = datetime(2000, 1, 1, tzinfo=UTC)
@@ -123,6 +126,14 @@ def due_of(properties: Mapping[str, LegacyValue]) -> DueTimeout | None:
     if due_at is None or not is_time_row(properties):
         return None
     return DueTimeout(str(properties["RowKey"]), due_at, str(properties["PartitionKey"]))
+
+
+def is_hidden(properties: Mapping[str, LegacyValue], owner: str) -> bool:
+    """Whether this is a time row that a migration tool took away from this owner for the time being."""
+    text = properties.get(OWNER)
+    if not isinstance(text, str) or not text.startswith(HIDDEN) or not is_time_row(properties):
+        return False
+    return text.removeprefix(HIDDEN).partition("__")[2] == owner
 
 
 def decode_timeout(properties: Mapping[str, LegacyValue]) -> LegacyTimeout:

@@ -88,3 +88,7 @@ class TimeoutStore(Protocol):
     async def count(self, limit: int | None = None) -> int:
         """How many wait; reads no further than `limit` of them."""
         ...
+
+    async def hidden(self) -> int:
+        """How many a migration tool has hidden from the timeout manager, and not given back or removed."""
+        ...

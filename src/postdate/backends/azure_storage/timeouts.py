@@ -36,6 +36,7 @@ from postdate.model.date_patterns import partition_scope
 from postdate.model.keys import RowKey
 from postdate.model.legacy_rows import (
     FIRST_TIME,
+    HIDDEN,
     OWNER,
     SAGA_ID,
     TIME,
@@ -44,6 +45,7 @@ from postdate.model.legacy_rows import (
     decode_timeout,
     due_of,
     encode_timeout,
+    is_hidden,
     is_key,
     is_time_row,
     main_key,
@@ -263,6 +265,16 @@ class AzureTimeouts:
                 counted += sum(map(is_time_row, page))
                 if limit is not None and counted >= limit:
                     return limit
+        return counted
+
+    async def hidden(self) -> int:
+        """How many time rows have a hidden owner."""
+        first, end = quoted(HIDDEN), quoted(HIDDEN[:-1] + chr(ord(HIDDEN[-1]) + 1))
+        matching = f"RowKey gt '' and {OWNER} ge {first} and {OWNER} lt {end}"
+        counted = 0
+        with suppress(NotProvisioned):
+            async for page in self._pages(matching, select=[*_KEYS, OWNER]):
+                counted += sum(is_hidden(row, self._places.owner) for row in page)
         return counted
 
     def _own_rows(self) -> str:

@@ -16,6 +16,7 @@ from postdate.model.legacy_rows import (
     decode_timeout,
     due_of,
     encode_timeout,
+    is_hidden,
     is_time_row,
     main_key,
     rest_keys,
@@ -147,6 +148,12 @@ class MemoryTimeouts:
         """How many time rows there are."""
         found = sum(is_time_row(row) for row in self._own())
         return found if limit is None else min(found, limit)
+
+    async def hidden(self) -> int:
+        """How many time rows have a hidden owner."""
+        slot = self._slots.get(self._places.table)
+        rows = {} if slot is None else slot.rows
+        return sum(is_hidden(row, self._places.owner) for row in rows.values())
 
     def _own(self) -> list[Properties]:
         """The endpoint's rows, in the order of their keys; none where there is no table."""

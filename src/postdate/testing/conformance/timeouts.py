@@ -153,12 +153,15 @@ class TimeoutStoreConformance:
     async def test_what_a_migration_tool_has_hidden_is_left_alone(self, harness: TimeoutHarness) -> None:
         rows = encode_timeout(harness.timeout(1, saga_id=_SAGA), _SCOPE)
         assert rows.saga is not None
+        assert await harness.store.hidden() == 0
         await harness.insert([{**rows.time, OWNER: f"__hidden__tmpA1B2__{harness.owner}"}])
         await harness.insert([rows.saga])
         await harness.insert([rows.main])
         assert await _ids(harness.store, _DUE) == []
         assert await _ids(harness.store, _DUE, everywhere=True) == []
         assert await harness.store.count() == 0
+        assert await harness.store.hidden() == 1
+        assert await harness.other.hidden() == 0
         assert [one async for one in harness.store.all()] == []
 
     async def test_of_two_removers_exactly_one_hears_true(self, harness: TimeoutHarness) -> None:
@@ -251,6 +254,7 @@ class TimeoutStoreConformance:
         assert await harness.absent.remove(harness.timeout(1).id) is False
         assert await harness.absent.remove_of_saga(_SAGA) == 0
         assert await harness.absent.count() == 0
+        assert await harness.absent.hidden() == 0
         assert [one async for one in harness.absent.all()] == []
 
     async def test_creating_twice_is_harmless(self, harness: TimeoutHarness) -> None:
