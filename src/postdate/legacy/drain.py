@@ -261,6 +261,8 @@ class Drain:
             await self._store.add([movable.delayed])
 
     def _tell(self, placed: Sequence[_Placed], settled: Settled) -> None:
+        if not settled.ids:
+            return
         self._file.write([settled])
         done, timeouts = self._done, {one.id: one.movable.timeout for one in placed}
         for timeout_id in (*settled.moved, *settled.doubtful):
@@ -294,8 +296,15 @@ class Drain:
                 placed.append(here)
             else:
                 left.append(timeout_id)  # nothing was done with it yet: it comes again
-        self._tell(moved, Settled(moved=tuple(one.id for one in moved)))
+        # Nobody can tell who took those: we, or a manager since.
+        sure = [one.id for one in moved if not self._may_be_released(one)]
+        unsure = [one.id for one in moved if self._may_be_released(one)]
+        self._tell(moved, Settled(moved=tuple(sure), doubtful=tuple(unsure)))
         await self._take(placed, tuple(left))
+
+    def _may_be_released(self, one: _Placed) -> bool:
+        latest = self._clock.latest()
+        return self._selection.may_be_released(one.due_at, latest=latest, reach=self._reach)
 
     def _window_is_open(self, due_at: datetime) -> bool:
         return self._clock.latest() >= due_at - self._reach
