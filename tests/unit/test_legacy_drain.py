@@ -461,4 +461,3 @@ async def test_the_undo_file_is_its_owners_alone(tmp_path):
     assert (tmp_path / "undo").stat().st_mode & 0o077 == 0
     kinds = [json.loads(line)["kind"] for line in (tmp_path / "undo").read_text().splitlines()]
     assert kinds == ["began", "moving", "added", "settled", "finished"]
-

@@ -31,9 +31,7 @@ async def put_golden(world, legacy):
     await world.backend.timeouts.create()
     for row in golden_rows(legacy):
         world.backend.timeouts.insert_raw(row)
-    world.backend.timeouts.insert_state(
-        legacy["blob_name"], base64.b64decode(legacy["blob_content_base64"])
-    )
+    world.backend.timeouts.insert_state(legacy["blob_name"], base64.b64decode(legacy["blob_content_base64"]))
     await world.endpoint.setup("contoso-orders")
 
 
@@ -130,7 +128,7 @@ async def test_an_empty_body_is_moved(golden, tmp_path):
     for address in ("", None):
         async with open_world(endpoint="Contoso.Orders") as world:
             await put_golden(world, legacy)
-            main = [row for row in golden_rows(legacy) if not row["RowKey"]][0]
+            main = next(row for row in golden_rows(legacy) if not row["RowKey"])
             world.backend.timeouts.insert_raw({**main, "StateAddress": address})
             done = await drain(world, tmp_path / f"undo{address}", ALL)
             assert done.verified.ok

@@ -1,4 +1,4 @@
-"""What the ways of leaving the timeout manager share: what they work on, what they choose, what they count."""
+"""What the ways of leaving the timeout manager share: what they work on, choose, and count."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -95,11 +95,11 @@ async def with_bodies(ground: Ground, timeouts: Sequence[LegacyTimeout]) -> list
     """The timeouts as they are now, with their bodies; those that are gone by now are left out."""
     found: dict[str, LegacyTimeout | Refused | None] = {}
 
-    async def read(timeout: LegacyTimeout) -> None:
+    async def read(one: LegacyTimeout) -> None:
         try:
-            found[timeout.id] = await ground.backend.timeouts.get(timeout.id)
+            found[one.id] = await ground.backend.timeouts.get(one.id)
         except PoisonMessage as error:
-            found[timeout.id] = refused(timeout, error)
+            found[one.id] = refused(one, error)
 
     await for_each(timeouts, AT_ONCE, read)
     return [one for timeout in timeouts if (one := found[timeout.id]) is not None]

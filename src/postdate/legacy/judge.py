@@ -64,9 +64,9 @@ class Judge:
             if isinstance(verdict, Movable)
         }
         missing = await self._destinations.refused(set(addresses.values()))
-        for error in missing.values():
-            if isinstance(error, StorageError):
-                raise error
+        for failure in missing.values():
+            if isinstance(failure, StorageError):
+                raise failure
         return [
             refused(verdict.timeout, error)
             if isinstance(verdict, Movable)

@@ -110,10 +110,8 @@ def short_notice(earliest: datetime | None, now: datetime) -> list[str]:
         return []
     span = timedelta(seconds=round((earliest - now).total_seconds()))
     when = f"in {format_duration(span)}" if span > timedelta(0) else "already"
-    return [
-        f"the earliest is due {when}, less than {format_duration(SHORT_NOTICE)} from now: what is delivered "
-        "meanwhile can't be put back"
-    ]
+    limit = format_duration(SHORT_NOTICE)
+    return [f"the earliest is due {when}, less than {limit} from now: what is delivered can't be put back"]
 
 
 async def _before(ground: Ground, queues: Sequence[str]) -> list[str]:
@@ -125,11 +123,14 @@ async def _before(ground: Ground, queues: Sequence[str]) -> list[str]:
         warnings.append(f"table {ground.table} is missing; create it with `postdate setup`")
     leader = await ground.backend.lease.holder()
     if leader is None or not leader.leased:
-        warnings.append("no process of ours leads this endpoint: start `postdate run`, unless .NET processes deliver its rows")
+        warnings.append(
+            "no process of ours leads this endpoint: start `postdate run`, unless .NET processes deliver "
+            "its rows"
+        )
     hidden = await ground.backend.timeouts.hidden()
     if hidden:
         warnings.append(
-            f"{hidden:,} timeouts are hidden by another migration tool; finish or abort it with that tool first"
+            f"{hidden:,} timeouts are hidden by another migration tool: end or abort that migration first"
         )
     first = queues[0]
     try:
@@ -137,5 +138,7 @@ async def _before(ground: Ground, queues: Sequence[str]) -> list[str]:
     except DestinationNotFound:
         coming = 0
     if coming:
-        warnings.append(f"{coming:,} messages in queue {first} are no timeouts yet; their manager stores them")
+        warnings.append(
+            f"{coming:,} messages in queue {first} are no timeouts yet; their manager stores them"
+        )
     return warnings

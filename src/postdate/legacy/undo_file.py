@@ -6,6 +6,7 @@ may read it.
 
 import os
 import stat
+from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -102,7 +103,6 @@ class UndoFile(AbstractContextManager["UndoFile"]):
     def _recall(self) -> None:
         assert self._file is not None
         began = False
-        last: Batch | None = None
         for line in read_lines(self.path):
             if isinstance(line, Began):
                 self._check(line)
@@ -111,9 +111,8 @@ class UndoFile(AbstractContextManager["UndoFile"]):
                 self.run = None
         if not began and not _is_beginning(self._file):
             raise UsageError(f"{self.path}: this is no undo file; name another file")
-        for last in batches(read_lines(self.path)):
-            pass
-        self.open_batch = last if last is not None and last.open else None
+        last = deque(batches(read_lines(self.path)), maxlen=1)
+        self.open_batch = last[0] if last and last[0].open else None
 
     def _check(self, began: Began) -> None:
         if began.version != VERSION:

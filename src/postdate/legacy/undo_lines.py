@@ -95,9 +95,9 @@ class Batch:
         return {one: self.timeouts[one] for one in self.timeouts if one not in self.moved | self.left}
 
     def settle(self, settled: Settled) -> None:
-        """Note what became of some."""
-        self.moved.update(settled.moved, settled.doubtful)
-        self.left.update(settled.left)
+        """Note what became of some; not of those of an earlier run, which a later one may finish."""
+        self.moved |= self.timeouts.keys() & {*settled.moved, *settled.doubtful}
+        self.left |= self.timeouts.keys() & set(settled.left)
 
 
 def read_lines(path: Path) -> Iterator[Line]:

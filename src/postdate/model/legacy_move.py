@@ -27,14 +27,14 @@ def message_of(timeout: LegacyTimeout) -> Message:
         InvalidHeader: a header is not text.
     """
     headers = {
-        name: value for name, value in check_headers(timeout.headers).items() if not name.startswith(_MANAGERS)
+        name: value
+        for name, value in check_headers(timeout.headers).items()
+        if not name.startswith(_MANAGERS)
     }
     return Message(headers.get(h.MESSAGE_ID) or timeout.id, headers, timeout.body)
 
 
-def delayed_of(
-    timeout: LegacyTimeout, message: Message, *, payload_ref: str | None = None
-) -> DelayedMessage:
+def delayed_of(timeout: LegacyTimeout, message: Message, *, payload_ref: str | None = None) -> DelayedMessage:
     """The delayed message of a timeout, whose key depends on nothing but the timeout.
 
     Raises:

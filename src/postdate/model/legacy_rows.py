@@ -38,7 +38,7 @@ TIME = "Time"
 OWNER = "OwningTimeoutManager"
 HEADERS = "Headers"
 
-#: Begins the owner of a timeout that a migration tool has hidden: behind it a word of chance, `__`, the owner.
+#: Begins the owner of a timeout that a migration tool has hidden; then come chance, `__`, and the owner.
 HIDDEN = "__hidden__"
 
 #: No timeout is older: due times are looked for from here on, so that ids, which begin with any digit, are

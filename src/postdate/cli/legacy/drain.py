@@ -30,11 +30,11 @@ from postdate.model.durations import parse_duration
     name="legacy drain",
     prints="one object: `run`, `moved`, `earliest_due_at`, `latest_due_at`, `by_destination` (of what was "
     "moved: list of `destination`, `count`, `earliest_due_at`, `latest_due_at`), `too_soon` (left to the "
-    "timeout manager), `taken` (by others, meanwhile), `arrived` (meanwhile; run it again), `refused` (list of "
-    "`id`, `destination`, `due_at`, `reason`), `possible_duplicates` (list of `id`, `destination`, `due_at`), "
+    "timeout manager), `taken` (by others, meanwhile), `arrived` (meanwhile; run it again), `refused` (list of `id`, "
+    "`destination`, `due_at`, `reason`), `possible_duplicates` (list of `id`, `destination`, `due_at`), "
     "`verified` (null: it was stopped), `expected`, `found` (rows), `delivered`, `checksum_expected`, "
-    "`checksum_found`, `missing` and `changed` (lists as `possible_duplicates`), `undo_file`. With `--preview`: "
-    "`movable` in place of `moved`, `too_soon`, `refused`, `warnings`",
+    "`checksum_found`, `missing` and `changed` (lists as `possible_duplicates`), `undo_file`. With "
+    "`--preview`: `movable` in place of `moved`, `too_soon`, `refused`, `warnings`",
 )
 async def drain(
     call: Call,
@@ -61,11 +61,11 @@ async def drain(
     """Move the timeouts of the legacy timeout manager into the delays table.
 
     Old and new endpoints may go on meanwhile. Each timeout keeps its message id, headers, body and due time;
-    running it twice moves nothing twice, and after a crash the same command goes on. What can't be moved stays
-    where it is and is told with its reason. At the end counts and checksums are compared. Exit code 1 if they
-    differ, or if anything can't be moved.
+    running it twice moves nothing twice, and after a crash the same command goes on. What can't be moved
+    stays where it is and is told with its reason. At the end counts and checksums are compared. Exit code 1
+    if they differ, or if anything can't be moved.
 
-    The undo file holds headers and bodies: `postdate legacy undo` puts back from it what is not delivered yet.
+    The undo file holds headers and bodies; `postdate legacy undo` puts back from it what is not delivered.
     """
     selection = Selection(optional_instant(due_from), _margin(margin))
     if preview:

@@ -8,11 +8,12 @@ from postdate.settings import Settings
 
 @command(
     name="legacy show",
-    prints="one object: `now` (by the storage service), `store` (whether there is one), `waiting`, `overdue`, "
-    "`unreadable`, `hidden` (by a migration tool that did not finish), `earliest_due_at`, `latest_due_at`, "
-    "`by_destination` (list of `destination`, `count`, `earliest_due_at`, `latest_due_at`), `queues` (list of "
-    "`name`, `count`, approximate; null where there is no such queue), `can_be_switched_off`, `deletable` "
-    "(list of what is there for the timeout manager alone, once it is switched off)",
+    prints="one object: `now` (by the storage service), `store` (whether there is one), `waiting`, "
+    "`overdue`, `unreadable`, `hidden` (by a migration tool that did not finish), `earliest_due_at`, "
+    "`latest_due_at`, `by_destination` (list of `destination`, `count`, `earliest_due_at`, "
+    "`latest_due_at`), `queues` (list of `name`, `count`, approximate; null where there is no such queue), "
+    "`can_be_switched_off`, `deletable` (list of what is there for the timeout manager alone, once it is "
+    "switched off)",
 )
 async def show(call: Call) -> None:
     """Show what the legacy timeout manager has left to do, and whether it can be switched off.

@@ -14,10 +14,10 @@ from postdate.model.legacy_move import shown_address
 
 @command(
     name="legacy undo",
-    prints="one object: `back`, `already` (in the timeout store before), `delivered`, `too_late` (in the delays "
-    "table, for the leader to deliver), `gone` (cancelled or moved to another time), `possible_duplicates` "
-    "(lists of `id`, `destination`, `due_at`), `refused` (list of `id`, `destination`, `due_at`, `reason`), "
-    "`stopped`",
+    prints="one object: `back`, `already` (in the timeout store before), `delivered`, `too_late` (in the "
+    "delays table, for the leader to deliver), `gone` (cancelled or moved to another time), "
+    "`possible_duplicates` (lists of `id`, `destination`, `due_at`), `refused` (list of `id`, `destination`, "
+    "`due_at`, `reason`), `stopped`",
 )
 async def undo(
     call: Call,
@@ -25,8 +25,8 @@ async def undo(
 ) -> None:
     """Put back into the timeout store what a drain moved and nobody delivered yet.
 
-    What was delivered meanwhile is named. The same command again goes on after an interruption. Exit code 1 if
-    anything could not be put back that was not delivered.
+    What was delivered meanwhile is named. The same command again goes on after an interruption. Exit code 1
+    if anything could not be put back that was not delivered.
     """
     with stop_signals() as stop:
         async with call.endpoint() as endpoint:
