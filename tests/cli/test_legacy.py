@@ -28,18 +28,18 @@ def legacy(orders, storage, monkeypatch, tmp_path):
             timeouts = endpoint.parts.backend.timeouts
             await timeouts.create()
             for number, change in enumerate(changes):
-                await timeouts.add(timeout(storage, orders, number, **change))
+                await timeouts.add(timeout(storage, number, **{"destination": orders, **change}))
 
         on_endpoint(fill)
 
     return put
 
 
-def timeout(owner, destination, number, *, due_at=None, **more):
+def timeout(owner, number, *, destination, due_at=None):
     due_at = due_at or NEXT_YEAR + timedelta(minutes=number)
     return LegacyTimeout(
         id=f"3f0d7f3e-6a1c-4f0b-9a55-{number:012d}",
-        destination=more.get("destination", destination),
+        destination=destination,
         due_at=due_at,
         headers={h.MESSAGE_ID: f"m{number}", h.TIMEOUT_EXPIRE: h.format_instant(due_at)},
         body=b"{}",

@@ -30,11 +30,11 @@ from postdate.model.durations import parse_duration
     name="legacy drain",
     prints="one object: `run`, `moved`, `earliest_due_at`, `latest_due_at`, `by_destination` (of what was "
     "moved: list of `destination`, `count`, `earliest_due_at`, `latest_due_at`), `too_soon` (left to the "
-    "timeout manager), `taken` (by others, meanwhile), `arrived` (meanwhile; run it again), `refused` (list of `id`, "
-    "`destination`, `due_at`, `reason`), `possible_duplicates` (list of `id`, `destination`, `due_at`), "
-    "`verified` (null: it was stopped), `expected`, `found` (rows), `delivered`, `checksum_expected`, "
-    "`checksum_found`, `missing` and `changed` (lists as `possible_duplicates`), `undo_file`. With "
-    "`--preview`: `movable` in place of `moved`, `too_soon`, `refused`, `warnings`",
+    "timeout manager), `taken` (by others, meanwhile), `arrived` (meanwhile; run it again), `refused` "
+    "(list of `id`, `destination`, `due_at`, `reason`), `possible_duplicates` (list of `id`, `destination`, "
+    "`due_at`), `verified` (null: it was stopped), `expected`, `found` (rows), `delivered`, "
+    "`checksum_expected`, `checksum_found`, `missing` and `changed` (lists as `possible_duplicates`), "
+    "`undo_file`. With `--preview`: `movable` in place of `moved`, `too_soon`, `refused`, `warnings`",
 )
 async def drain(
     call: Call,
