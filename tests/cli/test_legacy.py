@@ -1,11 +1,13 @@
 """postdate legacy: what is left of a timeout manager, moving it, and back."""
 
 import json
+import signal
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from cli_cases import documented_keys, on_endpoint, snapshot
+from cli_cases import documented_keys, on_endpoint, process, snapshot
 
+from postdate.concurrency import for_each
 from postdate.events import TimeoutsMoved
 from postdate.model import headers as h
 from postdate.model.legacy_timeout import LegacyTimeout
@@ -27,8 +29,11 @@ def legacy(orders, storage, monkeypatch, tmp_path):
         async def fill(endpoint):
             timeouts = endpoint.parts.backend.timeouts
             await timeouts.create()
-            for number, change in enumerate(changes):
-                await timeouts.add(timeout(storage, number, **{"destination": orders, **change}))
+            made = (
+                timeout(storage, number, **{"destination": orders, **change})
+                for number, change in enumerate(changes)
+            )
+            await for_each(made, 16, timeouts.add)
 
         on_endpoint(fill)
 
@@ -177,6 +182,28 @@ def test_without_a_delays_table_the_way_out_is_named(cli, legacy, monkeypatch):
     done = cli("legacy", "drain")
     assert done.code == 1
     assert "postdate setup" in done.complaint
+
+
+def test_switched_off_delayed_delivery_moves_nothing(cli, legacy, monkeypatch):
+    legacy({})
+    monkeypatch.setenv("POSTDATE_DISABLE_DELAYED_DELIVERY", "true")
+    for arguments in (["--preview"], []):
+        done = cli("legacy", "drain", *arguments)
+        assert done.code == 1
+        assert "POSTDATE_DISABLE_DELAYED_DELIVERY" in done.complaint
+    assert left(cli) == 1
+
+
+def test_ctrl_c_ends_it_after_a_batch_and_the_same_command_goes_on(cli, legacy):
+    legacy(*[{} for _ in range(500)])
+    with process("legacy", "drain", "--verbose") as running:
+        running.line_with("timeouts_moved")
+        assert running.stop(signal.SIGINT) == 130
+        assert "postdate: error: interrupted" in running.seen
+    assert 0 < left(cli) < 500
+    done = cli("legacy", "drain", "--json").object
+    assert (done["verified"], done["found"], done["possible_duplicates"]) == (True, 500, [])
+    assert left(cli) == 0
 
 
 def test_the_group_alone_prints_its_help(cli):

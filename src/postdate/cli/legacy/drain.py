@@ -19,11 +19,12 @@ from postdate.cli.legacy.printing import (
 from postdate.cli.render import note
 from postdate.cli.signals import stop_signals
 from postdate.cli.times import optional_instant
-from postdate.errors import UsageError
+from postdate.errors import DelayedDeliveryDisabled, UsageError
 from postdate.events import Event, TimeoutsMoved
 from postdate.legacy.drain import Drained
 from postdate.legacy.ground import Selection
 from postdate.model.durations import parse_duration
+from postdate.settings import Settings
 
 
 @command(
@@ -74,6 +75,7 @@ async def drain(
     with stop_signals() as stop:
         async with call.endpoint(_Progress()) as endpoint:
             settings = endpoint.settings
+            _need_delayed_delivery(settings)
             path = undo or Path(f"postdate-drain-{settings.table_name}.jsonl")
             with undo_file(settings, path, create=True) as file:
                 done = await endpoint.parts.migration.drain(selection, file, stop)
@@ -84,6 +86,7 @@ async def drain(
 
 async def _preview(call: Call, selection: Selection) -> None:
     async with call.endpoint() as endpoint:
+        _need_delayed_delivery(endpoint.settings)
         found = await endpoint.parts.migration.preview(selection)
     refused = refused_fields(found.refused)
     values = {
@@ -113,6 +116,14 @@ def _margin(text: str) -> timedelta:
     if not timedelta(0) <= margin <= timedelta(days=3650):
         raise UsageError(f"--margin {text!r} must be from 0 to 3650 days")
     return margin
+
+
+def _need_delayed_delivery(settings: Settings) -> None:
+    if settings.disable_delayed_delivery:
+        raise DelayedDeliveryDisabled(
+            f"delayed delivery of endpoint {settings.endpoint!r} is switched off, so nobody would deliver "
+            "what is moved; unset POSTDATE_DISABLE_DELAYED_DELIVERY"
+        )
 
 
 class _Progress:
