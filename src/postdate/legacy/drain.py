@@ -282,10 +282,11 @@ class Drain:
         for timeout_id, timeout in batch.open.items():
             movable = self._ground.judge.weigh(timeout)
             if not isinstance(movable, Movable):
-                left.append(timeout_id)
-                continue
+                raise _other_settings(timeout_id, movable.reason)
             found = await self._store.get(movable.delayed.key)
             row = found if found is not None and _is_row_of(found, movable) else None
+            if row is not found and timeout_id in batch.added:
+                raise _other_settings(timeout_id, "its row holds something else")
             here = _Placed(movable, row, created=False)
             is_delivered = row is None and timeout_id in batch.added and self._window_is_open(here.due_at)
             if await self._timeouts.get(timeout_id) is None:
@@ -308,6 +309,13 @@ class Drain:
 
     def _window_is_open(self, due_at: datetime) -> bool:
         return self._clock.latest() >= due_at - self._reach
+
+
+def _other_settings(timeout_id: str, reason: str) -> UsageError:
+    return UsageError(
+        f"timeout {timeout_id} was being moved when the last run ended, and now: {reason}; go on with the "
+        "settings of that run"
+    )
 
 
 def _is_row_of(row: Row, movable: Movable) -> bool:
