@@ -22,7 +22,7 @@ from drain_cases import (
 )
 from engine_cases import open_world
 
-from postdate.errors import NotProvisioned, ServiceBusy
+from postdate.errors import NotProvisioned, OutcomeUnknown, ServiceBusy
 from postdate.events import TimeoutsMoved
 from postdate.legacy.ground import Selection
 from postdate.legacy.undo_lines import Settled, read_lines
@@ -395,21 +395,25 @@ async def test_of_two_drains_the_slower_one_cannot_take_the_row_with_it(tmp_path
         assert (done.taken, done.doubtful) == (0, timeouts)
 
 
-async def test_a_storage_failure_leaves_the_rest_to_the_next_run(tmp_path):
+@pytest.mark.parametrize("applied", [False, True])
+async def test_a_storage_failure_leaves_the_rest_to_the_next_run(applied, tmp_path):
     async with open_world() as world:
         timeouts = await stored(world, 5)
         inner = world.backend.timeouts
 
         class Failing(Watched):
             async def remove(self, timeout_id):
-                if timeout_id == timeouts[2].id:
-                    raise ServiceBusy("try again")
-                return await inner.remove(timeout_id)
+                if timeout_id != timeouts[2].id:
+                    return await inner.remove(timeout_id)
+                if applied:
+                    await inner.remove(timeout_id)
+                    raise OutcomeUnknown("an answer was lost")
+                raise ServiceBusy("try again")
 
         world.backend.timeouts = Failing(inner, lambda name, after: None)
-        with pytest.raises(ServiceBusy):
+        with pytest.raises(OutcomeUnknown if applied else ServiceBusy):
             await drain(world, tmp_path / "undo")
-        assert await left(world) == [timeouts[2].id]
+        assert await left(world) == ([] if applied else [timeouts[2].id])
         world.backend.timeouts = inner
         done = await drain(world, tmp_path / "undo")
         assert (done.moved.count, done.doubtful) == (1, [])
