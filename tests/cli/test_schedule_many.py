@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from postdate.cli.message_lines import parse_line
-from postdate.cli.schedule_many import _Bar, _Lines
+from postdate.cli.progress import Bar, Lines
 from postdate.errors import UsageError
 from postdate.model.names import delays_table
 from postdate.testing.clock import VirtualClock
@@ -180,7 +180,7 @@ def test_a_pipe_is_stored_while_it_goes_on_and_a_signal_ends_it_in_order(cli, or
 
 async def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(capsys):
     clock = VirtualClock()
-    display = _Lines(clock)
+    display = Lines(clock)
     display.update("line 1: 1 scheduled, 0 refused", 10)
     assert capsys.readouterr().err == ""
     await clock.advance(10)
@@ -192,7 +192,7 @@ async def test_progress_is_a_line_every_ten_seconds_where_there_is_no_terminal(c
 def test_progress_on_a_terminal_is_a_bar_by_bytes_below_what_is_noted():
     screen = io.StringIO()
     with Progress(console=Console(file=screen, force_terminal=True, width=100)) as progress:
-        bar = _Bar(progress, 200)
+        bar = Bar(progress, 200)
         bar.update("line 5: 5 scheduled, 0 refused", 100)
         bar.note("line 6: \x1b[2Jno")
         progress.refresh()

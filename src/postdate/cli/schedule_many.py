@@ -5,25 +5,18 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO, Protocol
+from typing import Annotated, BinaryIO
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from postdate.cli.command import Call, command, finish
 from postdate.cli.failures import INTERRUPTED, say_error
 from postdate.cli.message_lines import LineReader, parse_line
-from postdate.cli.render import note, plain
+from postdate.cli.progress import Display, progress_display
 from postdate.cli.signals import stop_signals
-from postdate.clock import Clock
 from postdate.engine.acceptance import Outgoing
 from postdate.engine.bulk import ScheduleOutcome
 from postdate.errors import PostdateError, SchedulingInterrupted, StorageError, UsageError
-
-#: Seconds between two lines of progress where there is no terminal.
-_LINE_EVERY = 10.0
 
 
 @command(
@@ -54,7 +47,7 @@ async def schedule_many(
             began = clock.monotonic()
             reader = LineReader(source, stop)
             failure: SchedulingInterrupted | None = None
-            with _display(size, clock, prints=handles or call.out.json) as display:
+            with progress_display(size, clock, prints=handles or call.out.json) as display:
                 run = _Run(call, reader, display, handles=handles, first_line=first_line)
                 try:
                     async for outcome in endpoint.schedule_each(run.messages()):
@@ -80,23 +73,11 @@ async def schedule_many(
     finish(ok=not run.refused)
 
 
-class _Display(Protocol):
-    """Where people see how it goes: on stderr."""
-
-    def update(self, text: str, bytes_read: int) -> None:
-        """How far it is."""
-        ...
-
-    def note(self, text: str) -> None:
-        """A remark that stays."""
-        ...
-
-
 class _Run:
     """One run over a file: what becomes of which line."""
 
     def __init__(
-        self, call: Call, reader: LineReader, display: _Display, *, handles: bool, first_line: int
+        self, call: Call, reader: LineReader, display: Display, *, handles: bool, first_line: int
     ) -> None:
         self._call = call
         self._reader = reader
@@ -166,56 +147,3 @@ def _opened(file: Path) -> Iterator[tuple[BinaryIO, int | None]]:
         raise UsageError(f"{file}: {error.strerror}") from None
     with source:
         yield source, file.stat().st_size if file.is_file() else None
-
-
-@contextmanager
-def _display(size: int | None, clock: Clock, *, prints: bool) -> Iterator[_Display]:
-    """A bar on a terminal, unless what is printed there would tear it; a line now and then elsewhere."""
-    if not sys.stderr.isatty() or (prints and sys.stdout.isatty()):
-        yield _Lines(clock)
-        return
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True, highlight=False, markup=False),
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-    with progress:
-        yield _Bar(progress, size)
-
-
-class _Bar:
-    """Progress on a terminal, by bytes."""
-
-    def __init__(self, progress: Progress, size: int | None) -> None:
-        self._progress = progress
-        self._task = progress.add_task("reading", total=size)
-
-    def update(self, text: str, bytes_read: int) -> None:
-        """Move the bar, which is drawn ten times a second."""
-        self._progress.update(self._task, description=text, completed=bytes_read)
-
-    def note(self, text: str) -> None:
-        """A line above the bar."""
-        self._progress.console.print(Text(plain(text)), soft_wrap=True)
-
-
-class _Lines:
-    """Progress as a line now and then."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._next = clock.monotonic() + _LINE_EVERY
-
-    def update(self, text: str, bytes_read: int) -> None:  # noqa: ARG002 - as `_Display`
-        """A line, if the last one is old enough."""
-        if self._clock.monotonic() >= self._next:
-            self._next = self._clock.monotonic() + _LINE_EVERY
-            note(text)
-
-    def note(self, text: str) -> None:
-        """A line at once."""
-        note(text)
