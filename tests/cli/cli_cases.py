@@ -68,16 +68,22 @@ def documented_keys(command: str) -> set[str]:
     return keys
 
 
+def command_of(arguments: tuple[str, ...]) -> str | None:
+    """The command that arguments begin with; a group's has two words."""
+    named = (" ".join(arguments[:words]) for words in (1, 2))
+    return next((name for name in named if name in app.COMMANDS), None)
+
+
 def run(capsys: Any, monkeypatch: Any, *arguments: str, stdin: bytes = b"") -> Done:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
     capsys.readouterr()
     code = app.main(list(arguments))
     captured = capsys.readouterr()
     done = Done(code, captured.out, captured.err)
-    called = [name for name in app.COMMANDS if tuple(name.split()) == arguments[: len(name.split())]]
-    if "--json" in arguments and called and captured.out:
+    command = command_of(arguments)
+    if "--json" in arguments and command is not None and captured.out:
         for record in done.objects:
-            assert set(record) <= documented_keys(called[0]), "a key that the reference does not name"
+            assert set(record) <= documented_keys(command), "a key that the reference does not name"
     return done
 
 

@@ -28,10 +28,15 @@ def test_every_command_explains_itself(cli, name):
     assert app.COMMANDS[name].command_name == name
 
 
-def test_no_command_prints_the_help_and_is_wrong_usage(cli):
-    done = cli()
+@pytest.mark.parametrize(("arguments", "names"), [([], "schedule"), (["errors"], "discard")])
+def test_no_command_prints_the_help_and_is_wrong_usage(cli, arguments, names):
+    done = cli(*arguments)
     assert done.code == 2
-    assert "schedule" in done.out + done.err
+    assert names in done.out + done.err
+
+
+def test_every_group_has_commands_and_every_command_of_a_group_has_one():
+    assert {name.split()[0] for name in app.COMMANDS if " " in name} == set(app.GROUPS)
 
 
 def test_the_version_alone(cli):

@@ -16,6 +16,12 @@ from postdate.cli.config import config
 from postdate.cli.deliver_due import deliver_due
 from postdate.cli.demo import demo
 from postdate.cli.doctor import doctor
+from postdate.cli.errors.discard import discard
+from postdate.cli.errors.groups import groups
+from postdate.cli.errors.listing import list_errors
+from postdate.cli.errors.retry import retry
+from postdate.cli.errors.show import show_error
+from postdate.cli.errors.undo import undo
 from postdate.cli.failures import (
     DONE,
     FAILED,
@@ -63,7 +69,10 @@ def postdate() -> None:
 
 
 #: Groups of commands, and what they are for.
-GROUPS = {"legacy": "Leave the timeout manager of older endpoints behind."}
+GROUPS = {
+    "errors": "See what lies in the error queue, by cause; send it back, or discard it.",
+    "legacy": "Leave the timeout manager of older endpoints behind.",
+}
 #: Every command, by its full name, in the order of the help.
 COMMANDS = {
     "azurite": azurite,
@@ -78,6 +87,12 @@ COMMANDS = {
     "cancel": cancel,
     "reschedule": reschedule,
     "receive": receive,
+    "errors list": list_errors,
+    "errors groups": groups,
+    "errors show": show_error,
+    "errors retry": retry,
+    "errors discard": discard,
+    "errors undo": undo,
     "stats": stats,
     "leader": leader,
     "config": config,

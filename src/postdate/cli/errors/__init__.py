@@ -1,0 +1,1 @@
+"""`postdate errors`: one file per command, and what they share."""
