@@ -27,6 +27,7 @@ from postdate.events import (
     HandedOver,
     LeaseFailed,
     MovedToErrorQueue,
+    PassFinished,
     RemoveFailed,
 )
 from postdate.testing.clock import VirtualClock
@@ -124,6 +125,18 @@ async def test_each_way_to_read_the_table_is_watched(what):
         await armed(world, "fetch")
         await world.clock.advance(31)
         assert names(world.critical) == ["fetch"]
+
+
+async def test_a_pass_that_read_to_its_end_is_a_success_before_anybody_looks_again():
+    async with serving() as world:
+        outage = Outage(ServiceBusy).of(world.backend.store, "due")
+        await world.endpoint.schedule("orders", "x", delay=2)
+        await armed(world, "fetch")
+        outage.lasts = False
+        await world.clock.advance(1)
+        (disarmed,) = world.log.of(BreakerDisarmed)
+        (handed_over,) = [e for e in world.log.of(PassFinished) if e.handed_over]
+        assert world.log.events.index(disarmed) < world.log.events.index(handed_over)
 
 
 # --- store ----------------------------------------------------------------------------------------

@@ -61,8 +61,6 @@ class PassSettings:
 class _Tally:
     outcomes: dict[Outcome, int] = field(default_factory=dict)
     waiting: int = 0
-    #: All pages were read.
-    read: bool = False
     next_at: datetime | None = None
 
     def count(self, outcome: Outcome) -> None:
@@ -175,8 +173,7 @@ class Passes:
         return self._finished(term, tally)
 
     def _finished(self, term: int, tally: _Tally) -> PassResult:
-        if tally.read:
-            self._breakers.fetch.succeeded()
+        self._breakers.fetch.succeeded()
         result = PassResult(
             True,
             tally[Outcome.DONE],
@@ -202,8 +199,7 @@ class Passes:
             while (page := await self._asked(anext(pages, None))) is not None:
                 await self._page(page, this)
                 if not this.goes_on:
-                    return
-        this.tally.read = True
+                    break
 
     async def next_due(self, after: datetime | None = None) -> datetime | None:
         """As the store's; an error is a failure to fetch."""
