@@ -326,6 +326,7 @@ class LimitedBackend:
         self.receiver = self.sender
         self.payloads = inner.payloads
         self.timeouts = inner.timeouts
+        self.inbox = inner.inbox
 
     @property
     def description(self) -> Mapping[str, str]:

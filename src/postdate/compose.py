@@ -63,6 +63,7 @@ class Parts:
     reception: Reception
     elector: Elector
     service: Service
+    sweeper: Sweeper
     prices: PriceTable
     accountant: Accountant
     breakers: Breakers
@@ -112,6 +113,7 @@ async def open_parts(
             judge,
             frozenset(settings.alias_accounts()),
             settings.timeout_places,
+            settings.inbox_table_name,
         )
     else:
         from postdate.backends.azure_storage.backend import open_backend  # noqa: PLC0415 - late
@@ -286,6 +288,7 @@ def put_together(
         service=Service(
             elector, poller, passes, sweeper, accountant, [timeouts] if timeouts is not None else []
         ),
+        sweeper=sweeper,
         prices=prices,
         accountant=accountant,
         breakers=breakers,

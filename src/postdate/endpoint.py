@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
@@ -16,6 +16,7 @@ from postdate.engine.bulk import OnProgress, ScheduledMany, ScheduleOutcome
 from postdate.engine.changes import CancelOutcome, RescheduleResult
 from postdate.engine.lookup import ScheduledMessage
 from postdate.engine.passes import PassResult
+from postdate.engine.provisioning import create_missing
 from postdate.engine.receiving import make_receiver, need_delays
 from postdate.engine.reception import Delivery
 from postdate.engine.registration import Registration
@@ -137,7 +138,7 @@ class Endpoint(Registration):
         if stack is not None:
             await stack.__aexit__(kind, error, trace)
 
-    async def setup(self, *queues: str, timeout_manager: bool = False) -> list[str]:
+    async def setup(self, *queues: str, timeout_manager: bool = False, inbox: bool = False) -> list[str]:
         """Create what is missing: delays table, lease container, error queue, own queue and `queues`.
 
         With a store of your own, what that needs instead of the table.
@@ -148,26 +149,13 @@ class Endpoint(Registration):
             queues: further queues to create.
             timeout_manager: create the store and the queues of the legacy timeout manager too; only needed
                 where instances of the endpoint run that are older than native delayed delivery.
+            inbox: create the table of its inboxes too; their first use does it otherwise, if it may.
 
         Returns the names of what this call created. Needs rights that a running endpoint does not.
         """
-        parts = self.parts
-        wanted = [*queues, self._settings.error_queue]
-        created: list[str] = []
-        if not self._settings.disable_delayed_delivery:
-            if await parts.backend.store.create():
-                own = parts.backend.description.get("store")
-                created.append(f"table {self._settings.table_name}" if own is None else f"store {own}")
-            if await parts.backend.lease.create():
-                created.append(f"container {self._settings.table_name}")
-        if timeout_manager:
-            created += await parts.backend.timeouts.create()
-            wanted += self._settings.timeout_queues
-        with suppress(ConfigurationError):
-            wanted.append(self._settings.own_queue)
-        sender = parts.backend.sender
-        created += [f"queue {queue}" for queue in dict.fromkeys(wanted) if await sender.create(queue)]
-        return created
+        return await create_missing(
+            self._settings, self.parts.backend, queues, timeout_manager=timeout_manager, inbox=inbox
+        )
 
     async def schedule(
         self,

@@ -16,6 +16,7 @@
     │   ├── UnreadableBody            not of the type that its handler takes
     │   └── NoHandler                 no handler takes messages of its type
     ├── TryLater                      raised by a handler: not now, and not a failure
+    │   └── ClaimLost                 a handler took too long, and another one took its message over
     ├── HandlerTimeout                a handler took longer than it may
     ├── HandlerNeverEnded             every process that took the message ended before its handler did
     ├── CriticalFailure               a breaker tripped: the process should be restarted
@@ -141,6 +142,10 @@ class TryLater(PostdateError):
 
     def __reduce__(self) -> tuple[type["TryLater"], tuple[str, float]]:
         return type(self), (self.reason, self.delay)
+
+
+class ClaimLost(TryLater):
+    """The claim on a message ended before its handler did, and another one took it over: nothing was kept."""
 
 
 class HandlerTimeout(PostdateError):

@@ -132,9 +132,9 @@ class Endpoint:
         self._running = None
         self._stack.close()
 
-    def setup(self, *queues: str, timeout_manager: bool = False) -> list[str]:
+    def setup(self, *queues: str, timeout_manager: bool = False, inbox: bool = False) -> list[str]:
         """Create what is missing; what this call created."""
-        return self._loop.call(self._endpoint.setup(*queues, timeout_manager=timeout_manager))
+        return self._loop.call(self._endpoint.setup(*queues, timeout_manager=timeout_manager, inbox=inbox))
 
     def schedule(
         self,

@@ -16,6 +16,8 @@ from postdate.settings import LeaseTarget
 from postdate.testing.conformance import (
     DelayedStoreChangesConformance,
     DelayedStoreConformance,
+    InboxHarness,
+    InboxStoreConformance,
     LeaseHarness,
     LeaseStoreConformance,
     PayloadHarness,
@@ -135,3 +137,13 @@ class TestAzureTimeouts(TimeoutStoreConformance):
             yield TimeoutHarness(own, other, absent, postdate_settings.endpoint, insert)
         for backend in backends:
             await backend.close()
+
+
+class TestAzureInbox(InboxStoreConformance):
+    @pytest.fixture
+    async def harness(self, postdate_settings, backend):
+        elsewhere = postdate_settings.model_copy(update={"endpoint": f"absent-{uuid.uuid4()}"})
+        absent = await open_backend(elsewhere, StorageClock(SystemClock()))
+        await backend.inbox.create()
+        yield InboxHarness(backend.inbox, absent.inbox, SystemClock().now, asyncio.sleep)
+        await absent.close()

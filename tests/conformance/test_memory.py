@@ -11,6 +11,8 @@ from postdate.testing.clock import VirtualClock
 from postdate.testing.conformance import (
     DelayedStoreChangesConformance,
     DelayedStoreConformance,
+    InboxHarness,
+    InboxStoreConformance,
     LeaseHarness,
     LeaseStoreConformance,
     PayloadHarness,
@@ -117,3 +119,11 @@ class TestMemoryTimeouts(TimeoutStoreConformance):
             "Contoso.Orders",
             insert,
         )
+
+
+class TestMemoryInbox(InboxStoreConformance):
+    @pytest.fixture
+    async def harness(self, account, clock, backend):
+        await backend.inbox.create()
+        absent = MemoryBackend(account, "delays", clock, frozenset(), inbox_table="absent")
+        return InboxHarness(backend.inbox, absent.inbox, clock.now, clock.advance)

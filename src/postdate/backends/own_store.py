@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import cast
 
 from postdate.errors import ConfigurationError, NotProvisioned, PostdateError
-from postdate.ports import Backend, DelayedStore
+from postdate.ports import Backend, DelayedStore, InboxStore
 from postdate.settings import PREFIX, Settings
 
 #: What POSTDATE_STORE names.
@@ -34,6 +34,11 @@ class WithOwnStore:
         self.timeouts = account.timeouts
         #: Requests to the account: what the store asks of its own service is not counted.
         self.requests = account.requests
+
+    @property
+    def inbox(self) -> InboxStore:
+        """The account's, which makes it when it is first asked for."""
+        return self._account.inbox
 
     @property
     def description(self) -> Mapping[str, str]:

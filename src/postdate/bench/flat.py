@@ -85,6 +85,7 @@ class FlatBackend:
     receiver: Any
     payloads: Any
     timeouts: Any
+    inbox: Any
     requests: Any
 
     @property
@@ -110,7 +111,7 @@ async def drain(count: int, clock: Clock) -> dict[str, float]:
     await rest.lease.create()
     rows = MadeRows(Messages(settings, clock, _QUEUE), count, clock.now() - timedelta(hours=1))
     backend = FlatBackend(
-        rows, Dropped(), rest.lease, rest.receiver, rest.payloads, rest.timeouts, rest.requests
+        rows, Dropped(), rest.lease, rest.receiver, rest.payloads, rest.timeouts, rest.inbox, rest.requests
     )
     parts = put_together(settings, backend, clock, Events([]))
     stop = asyncio.Event()

@@ -32,6 +32,7 @@ from postdate.cli.failures import (
     report,
     say_error,
 )
+from postdate.cli.forget import forget
 from postdate.cli.leader import leader
 from postdate.cli.legacy.drain import drain as legacy_drain
 from postdate.cli.legacy.show import show as legacy_show
@@ -93,6 +94,7 @@ COMMANDS = {
     "errors retry": retry,
     "errors discard": discard,
     "errors undo": undo,
+    "forget": forget,
     "stats": stats,
     "leader": leader,
     "config": config,

@@ -21,8 +21,13 @@ async def setup(
             help="Also the tables, container and queues of the legacy timeout manager, for older instances.",
         ),
     ] = False,
+    inbox: Annotated[
+        bool, typer.Option("--inbox", help="Also create the table of the endpoint's inboxes.")
+    ] = False,
 ) -> None:
     """Create what is missing: delays table, lease container, error queue, own queue and --queue.
+
+    With --inbox also the table of the endpoint's inboxes, which their first use would create too.
 
     Safe to repeat, and to run in many places at once.
     """
@@ -35,7 +40,7 @@ async def setup(
             call.out.note(f"no own queue: {error}")
         if timeout_manager:
             queues += settings.timeout_queues
-        created = await endpoint.setup(*queues, timeout_manager=timeout_manager)
+        created = await endpoint.setup(*queues, timeout_manager=timeout_manager, inbox=inbox)
     names = sorted({*queues, settings.error_queue})
     if call.out.json:
         no_table = settings.disable_delayed_delivery or settings.store is not None

@@ -18,6 +18,7 @@ from postdate.engine.reception import Delivery
 from postdate.errors import UsageError
 from postdate.model import headers as h
 from postdate.model.headers import Headers
+from postdate.model.inbox import next_turn, turn_of
 
 #: Of ids that are made from ids.
 _NAMESPACE = uuid.UUID("7c3f6d0e-5a52-4f0b-9d6e-3f2f6d1b8a10")
@@ -111,6 +112,7 @@ class MessageContext:
         self._parts.need_delays()
         due_at = due_time(self._parts.clock, at=at, delay=delay)
         headers = {k: v for k, v in self.headers.items() if k not in _OF_THE_JOURNEY}
+        headers[h.TURN] = next_turn(self.headers)
         outgoing = Outgoing(
             self._parts.queue, self._delivery.body, at=due_at, headers=headers, message_id=self.message_id
         )
@@ -170,12 +172,17 @@ class MessageContext:
         }
         return self.schedule(self._parts.queue, state, delay=after, at=at, headers=headers)
 
+    def _next_id(self) -> str:
+        # Another endpoint that handles the same message sends other ones, and so does its next turn.
+        turn = turn_of(self.message_id, self.headers)
+        return str(uuid.uuid5(_NAMESPACE, f"{self._parts.queue} {turn}/{self._sent}"))
+
     def _made_id(self, text: str | None) -> str:
         return str(uuid.uuid5(_NAMESPACE, f"saga {text or self.message_id}"))
 
     def _keep(self, outgoing: Outgoing) -> str:
         self._sent += 1
-        message_id = outgoing.message_id or str(uuid.uuid5(_NAMESPACE, f"{self.message_id}/{self._sent}"))
+        message_id = outgoing.message_id or self._next_id()
         headers = {**self._inherited(), **(outgoing.headers or {})}
         outgoing = Outgoing(
             outgoing.destination,

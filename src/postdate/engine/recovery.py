@@ -36,6 +36,7 @@ from postdate.events import (
 )
 from postdate.model import headers as h
 from postdate.model.envelope import EnvelopeForm, fits, wrap
+from postdate.model.inbox import first_instant
 from postdate.model.limits import MAX_HIDDEN_SECONDS
 from postdate.model.message import Message
 from postdate.ports import Backend
@@ -136,6 +137,7 @@ class Recovery:
             h.RETRIES: str(context.delayed_retries + 1),
             h.RETRIES_TIMESTAMP: h.format_instant(context.now),
             h.DELIVER_AT: h.format_instant(due_at),
+            h.FIRST_INSTANT: h.format_instant(first_instant(delivery.headers, held.received.inserted_at)),
             h.ATTEMPTS: str(context.attempts),
             h.UNCOUNTED: str(delivery.dequeue_count),
         }

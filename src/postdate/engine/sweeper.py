@@ -1,6 +1,7 @@
-"""Cleaning up large bodies past their age: beside the deliveries, which never wait for it."""
+"""Cleaning up what is past its age, large bodies first: beside the deliveries, which never wait for it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from postdate.clock import Clock
 from postdate.engine.elector import Elector
@@ -22,6 +23,11 @@ class Sweeper:
         self._clock = clock
         self._events = events
         self._swept_at: float | None = None
+        self._others: dict[str, Callable[[], Awaitable[object]]] = {}
+
+    def also(self, name: str, clean_up: Callable[[], Awaitable[object]]) -> None:
+        """Let something else be cleaned up as often, once for each name; it raises nothing."""
+        self._others[name] = clean_up
 
     async def run(self, elector: Elector) -> None:
         """Sweep while this process leads, until cancelled: what is cut short is done another time."""
@@ -50,6 +56,8 @@ class Sweeper:
             count = await self._payloads.sweep(self._clock.now())
         except PostdateError as error:
             self._events.emit(PassFailed(f"clean-up of large bodies: {error}", _PAUSE_SECONDS))
-            return
-        if count:
-            self._events.emit(PayloadsSwept(count))
+        else:
+            if count:
+                self._events.emit(PayloadsSwept(count))
+        for clean_up in list(self._others.values()):
+            await clean_up()

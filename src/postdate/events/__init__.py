@@ -6,7 +6,7 @@ plain callable; it runs on the engine's loop, must be quick, and what it raises 
 The records are the whole vocabulary: `docs/reference/events.md` is checked against `EVENTS`.
 """
 
-from postdate.events import breakers, delivery, draining, legacy, receiving
+from postdate.events import breakers, delivery, draining, inbox, legacy, receiving
 from postdate.events.base import Event, Events, Observer, log_event
 from postdate.events.breakers import BreakerArmed, BreakerDisarmed, BreakerTriggered
 from postdate.events.delivery import (
@@ -35,6 +35,7 @@ from postdate.events.delivery import (
     Throttled,
 )
 from postdate.events.draining import TimeoutsMoved, TimeoutsPutBack
+from postdate.events.inbox import InboxCallFailed, InboxClaimLost, InboxForgot, InboxRepeat
 from postdate.events.legacy import (
     TimeoutFailed,
     TimeoutLeftoversRemoved,
@@ -73,6 +74,7 @@ EVENTS: tuple[type[Event], ...] = (
     *breakers.EVENTS,
     *legacy.EVENTS,
     *draining.EVENTS,
+    *inbox.EVENTS,
 )
 
 __all__ = [
@@ -96,6 +98,10 @@ __all__ = [
     "HandlerAbandoned",
     "HandlerSlow",
     "ImmediateRetryAsked",
+    "InboxCallFailed",
+    "InboxClaimLost",
+    "InboxForgot",
+    "InboxRepeat",
     "LeaseFailed",
     "LeaseReleased",
     "LoopBlocked",

@@ -77,6 +77,11 @@ NOT_BEFORE = "Postdate.NotBefore"
 #: What a message must not carry into a new life: with them it would have fewer retries.
 RETRY_HEADERS = (RETRIES, RETRIES_TIMESTAMP, FL_RETRIES, UNCOUNTED, CONDEMNED, NOT_BEFORE)
 
+#: The instant by which an inbox finds a message again, kept by a delayed retry that changes the due time.
+FIRST_INSTANT = "Postdate.FirstInstant"
+#: How often a handler has put the message off (`MessageContext.defer`): an inbox handles each turn once.
+TURN = "Postdate.Turn"
+
 Headers = dict[str, str | None]
 
 _WIRE_DATE_LENGTH = 28

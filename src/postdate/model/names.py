@@ -23,6 +23,19 @@ def delays_table(endpoint: str, override: str | None = None) -> str:
     Raises:
         ConfigurationError: the endpoint's name is empty, or the override is not a table name.
     """
+    return _table("delays", endpoint, override)
+
+
+def inbox_table(endpoint: str, override: str | None = None) -> str:
+    """The name of the table where the endpoint's consumers remember messages; made as `delays_table`.
+
+    Raises:
+        ConfigurationError: the endpoint's name is empty, or the override is not a table name.
+    """
+    return _table("inbox", endpoint, override)
+
+
+def _table(kind: str, endpoint: str, override: str | None) -> str:
     if override is None:
         if not endpoint:
             raise ConfigurationError("the endpoint's name is empty; set POSTDATE_ENDPOINT or pass a name")
@@ -32,10 +45,10 @@ def delays_table(endpoint: str, override: str | None = None) -> str:
             raise ConfigurationError(
                 f"the endpoint's name {shown(endpoint)} holds half of a surrogate pair; use valid Unicode"
             ) from None
-        return "delays" + hashlib.sha1(name, usedforsecurity=False).hexdigest()
+        return kind + hashlib.sha1(name, usedforsecurity=False).hexdigest()
     if not _TABLE.fullmatch(override) or override.lower() == "tables":
         raise ConfigurationError(
-            f"the delays table {shown(override)} is not a table name: it takes 3 to 63 letters and digits, "
+            f"the {kind} table {shown(override)} is not a table name: it takes 3 to 63 letters and digits, "
             "the first a letter"
         )
     return override.lower()

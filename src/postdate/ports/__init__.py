@@ -8,10 +8,12 @@ durations are seconds. How to write a delayed store: docs/how-to/own-store.md.
 
 from postdate.model.added import AddResult, added_before, all_added
 from postdate.model.delayed import DelayedMessage, DelayedRow, Row, UnreadableRow
+from postdate.model.inbox import InboxKey
 from postdate.model.keys import RowKey
 from postdate.model.message import Message
 from postdate.ports.backend import Backend
 from postdate.ports.guard import Guard, LeaseLost
+from postdate.ports.inbox import Busy, Done, Fresh, InboxAnswer, InboxClaim, InboxStore, claim_lost
 from postdate.ports.lease import LeaderRecord, LeaseStore
 from postdate.ports.payloads import PayloadStore
 from postdate.ports.queues import QueueReceiver, QueueSender, Receipt, Received
@@ -21,10 +23,17 @@ from postdate.ports.timeouts import TimeoutStore
 __all__ = [
     "AddResult",
     "Backend",
+    "Busy",
     "DelayedMessage",
     "DelayedRow",
     "DelayedStore",
+    "Done",
+    "Fresh",
     "Guard",
+    "InboxAnswer",
+    "InboxClaim",
+    "InboxKey",
+    "InboxStore",
     "LeaderRecord",
     "LeaseLost",
     "LeaseStore",
@@ -40,6 +49,7 @@ __all__ = [
     "UnreadableRow",
     "added_before",
     "all_added",
+    "claim_lost",
     "note_removed",
     "removed_before",
 ]

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from postdate.errors import PostdateError
 from postdate.model.requests import RequestCounter
+from postdate.ports.inbox import InboxStore
 from postdate.ports.lease import LeaseStore
 from postdate.ports.payloads import PayloadStore
 from postdate.ports.queues import QueueReceiver, QueueSender
@@ -43,6 +44,11 @@ class Backend(Protocol):
     @property
     def timeouts(self) -> TimeoutStore:
         """Timeouts that older endpoints left; made when it is first asked for."""
+        ...
+
+    @property
+    def inbox(self) -> InboxStore:
+        """What the endpoint's consumers remember; its table need not be there."""
         ...
 
     @property

@@ -28,6 +28,7 @@ from postdate.settings.accounts import (
 from postdate.settings.breakers import BreakerSettings
 from postdate.settings.environment import settings_file
 from postdate.settings.fields import PREFIX, BackendName, Duration, Guarantee, LargeBodies, LeaseTarget
+from postdate.settings.inbox import InboxSettings
 from postdate.settings.legacy import LegacySettings
 from postdate.settings.own_store import StoreSettings
 from postdate.settings.receiving import ReceivingSettings
@@ -37,6 +38,7 @@ _NAME_CHECKS: dict[str, Callable[[str], object]] = {
     "endpoint": names.delays_table,
     "queue": names.check_queue,
     "delays_table": lambda table: names.delays_table("", table),
+    "inbox_table": lambda table: names.inbox_table("", table),
     "error_queue": names.destination,
     "account_name": check_account,
     "connection_name": check_no_key,
@@ -44,7 +46,9 @@ _NAME_CHECKS: dict[str, Callable[[str], object]] = {
 }
 
 
-class Settings(ReceivingSettings, BreakerSettings, LegacySettings, StoreSettings, BaseSettings):
+class Settings(
+    ReceivingSettings, InboxSettings, BreakerSettings, LegacySettings, StoreSettings, BaseSettings
+):
     """All settings of an endpoint. Durations take seconds, `1m30s`, `PT90S` or `00:01:30`."""
 
     model_config = SettingsConfigDict(
@@ -204,6 +208,11 @@ class Settings(ReceivingSettings, BreakerSettings, LegacySettings, StoreSettings
     def table_name(self) -> str:
         """The delays table, and the container that carries the lease."""
         return names.delays_table(self.endpoint, self.delays_table)
+
+    @property
+    def inbox_table_name(self) -> str:
+        """The table where the endpoint's consumers remember messages."""
+        return names.inbox_table(self.endpoint or self.table_name, self.inbox_table)
 
     @property
     def direct_limit(self) -> timedelta:

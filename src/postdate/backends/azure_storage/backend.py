@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import aiohttp
@@ -14,6 +14,7 @@ from postdate.backends.azure_storage.connection import Place, endpoints_of
 from postdate.backends.azure_storage.container_lease import ContainerLease
 from postdate.backends.azure_storage.delayed_table import DelayedTable
 from postdate.backends.azure_storage.failures import CALL_ERRORS, Refusal, refusal, translate
+from postdate.backends.azure_storage.inbox import InboxTable
 from postdate.backends.azure_storage.payload_blobs import PayloadBlobs
 from postdate.backends.azure_storage.queues import AzureQueueReceiver, AzureQueueSender
 from postdate.backends.azure_storage.timeouts import AzureTimeouts
@@ -44,6 +45,7 @@ class AzureStorageBackend:
         self._session = session
         self._credentials = credentials
         self.requests = requests
+        self._inbox_table = settings.inbox_table_name
         self._table: TableClient = own.table(name)
         self._container: ContainerClient = own.container(name)
         self._clock = clock
@@ -66,6 +68,12 @@ class AzureStorageBackend:
     def new_lease(self) -> ContainerLease:
         """A further lease store on the same lease, for a second elector in this process."""
         return ContainerLease(self._container, self._own.endpoints.blob, self._clock, self._lease_target)
+
+    @cached_property
+    def inbox(self) -> InboxTable:
+        """Made when it is first asked for: most processes never do."""
+        table, endpoints = self._own.table(self._inbox_table), self._own.endpoints
+        return InboxTable(table, self._own.hot_table(self._inbox_table), endpoints.table, self._clock)
 
     @property
     def description(self) -> Mapping[str, str]:
@@ -123,6 +131,8 @@ class AzureStorageBackend:
         closing: list[Awaitable[Any]] = [self._table.close(), self._container.close()]
         if self._timeouts is not None:
             closing.append(self._timeouts.close())
+        if "inbox" in vars(self):
+            closing.append(self.inbox.close())
         closing += [account.close() for account in self._accounts.values()]
         await asyncio.gather(*closing)
         await self._session.close()

@@ -28,6 +28,7 @@ from postdate.backends.azure_storage.rows import (
     json_of,
     wire_bytes,
 )
+from postdate.backends.azure_storage.table_creation import create_table
 from postdate.backends.azure_storage.table_queries import KEYS, TableQueries
 from postdate.backends.azure_storage.transport import calling
 from postdate.concurrency import for_each
@@ -71,13 +72,7 @@ class DelayedTable(TableQueries):
         Raises:
             ServiceBusy: a table of this name is being deleted; that takes 40 s or more (fact 11).
         """
-        try:
-            await self._client.create_table()
-        except CALL_ERRORS as error:
-            if refusal(error) is Refusal.EXISTS:
-                return False
-            raise self._translated(error, "creating") from error
-        return True
+        return await create_table(self._client, self._place)
 
     async def add(self, messages: Sequence[DelayedMessage]) -> list[AddResult]:
         """Make each message durable; the same key twice in a call is one row.

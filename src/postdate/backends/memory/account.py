@@ -5,6 +5,7 @@ Several backends on one account are what several processes on one storage accoun
 
 from collections.abc import Mapping
 
+from postdate.backends.memory.inbox import InboxSlot, MemoryInbox
 from postdate.backends.memory.lease import LeaseSlot, MemoryLease
 from postdate.backends.memory.payloads import MemoryPayloads, PayloadSlot
 from postdate.backends.memory.queues import MemoryQueues, QueueSlot
@@ -25,6 +26,7 @@ class MemoryAccount:
         self.payloads: dict[str, PayloadSlot] = {}
         self.queues: dict[str, QueueSlot] = {}
         self.timeouts: dict[str, TimeoutSlot] = {}
+        self.inboxes: dict[str, InboxSlot] = {}
 
 
 class MemoryBackend:
@@ -37,6 +39,7 @@ class MemoryBackend:
         clock: Clock,
         aliases: frozenset[str],
         timeout_places: TimeoutPlaces | None = None,
+        inbox_table: str = "inbox",
     ) -> None:
         queues = MemoryQueues(account.queues, clock, aliases)
         self.store = MemoryTable(account.tables, table)
@@ -45,6 +48,7 @@ class MemoryBackend:
         self.receiver = queues
         self.payloads = MemoryPayloads(account.payloads.setdefault(table, {}))
         self.timeouts = MemoryTimeouts(account.timeouts, timeout_places or TimeoutPlaces(owner=table))
+        self.inbox = MemoryInbox(account.inboxes, inbox_table, clock)
         #: Stays empty: nothing here asks a service.
         self.requests = RequestCounter()
 
