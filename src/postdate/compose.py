@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from postdate.backends.own_store import with_own_store
@@ -272,7 +273,7 @@ def put_together(
     prices = load_prices(settings.prices)
     accountant = Accountant(backend.requests, clock, events, prices)
     sweeper = Sweeper(backend.payloads, clock, events)
-    timeouts = _timeout_manager(settings, backend, clock, events, elector, hand_over, breakers)
+    timeouts = _timeout_manager(settings, backend, elector, hand_over, breakers)
     return Parts(
         settings=settings,
         clock=clock,
@@ -300,8 +301,6 @@ def put_together(
 def _timeout_manager(
     settings: Settings,
     backend: Backend,
-    clock: Clock,
-    events: Events,
     elector: Elector,
     hand_over: HandOverTo,
     breakers: Breakers,
@@ -309,10 +308,14 @@ def _timeout_manager(
     """What serves older instances' timeouts; None: switched off, or there is no name to find them by."""
     if settings.disable_timeout_manager or not settings.endpoint:
         return None
+
+    def critical(name: str, error: Exception, since: datetime) -> None:
+        breakers.critical(name, "Failed to look for timeouts of older instances", error, since)
+
     return TimeoutManager(
         backend,
-        clock,
-        events,
+        breakers.clock,
+        breakers.events,
         elector,
         hand_over,
         ManagerSettings(
@@ -323,9 +326,7 @@ def _timeout_manager(
             outage_limit=settings.timeout_outage_limit,
             visibility=settings.visibility_timeout,
         ),
-        on_critical=lambda name, error: breakers.critical(
-            name, "Failed to look for timeouts of older instances", error
-        ),
+        on_critical=critical,
     )
 
 

@@ -1,5 +1,6 @@
 """What the timeout manager costs when there is nothing to do; and what it says, once."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -19,7 +20,13 @@ from legacy_cases import (
     timeout,
 )
 
-from postdate.errors import AccessDenied, DelayedDeliveryDisabled, NotProvisioned, ServiceBusy
+from postdate.errors import (
+    AccessDenied,
+    CriticalFailure,
+    DelayedDeliveryDisabled,
+    NotProvisioned,
+    ServiceBusy,
+)
 from postdate.events import (
     TimeoutLookFailed,
     TimeoutManagerDrained,
@@ -226,20 +233,22 @@ def break_looks(world, error):
 
 
 async def test_an_outage_is_critical_when_it_has_lasted_for_its_limit():
-    async with open_old_world() as world:
-        critical = []
-        world.endpoint.parts.timeouts._on_critical = lambda name, error: critical.append(
-            (world.clock.now(), name, str(error))
-        )
+    critical = []
+
+    def note(record):
+        critical.append((world.clock.now(), record.breaker, record.error))
+        assert world.clock.now() - record.since == timedelta(minutes=2)
+
+    async with open_old_world(on_critical_error=note) as world:
         async with serving(world.endpoint):
             await world.clock.advance(MINUTE)
             began = world.clock.now()
             failing = break_looks(world, ServiceBusy("503"))
             await world.clock.advance(30 * MINUTE)
             # Nobody knew before the next look, at most a minute later.
-            ((at, name, text),) = critical
+            ((at, name, error),) = critical
             assert timedelta(minutes=2) <= at - began <= timedelta(minutes=3)
-            assert (name, text) == ("legacy timeout manager", "503")
+            assert (name, str(error)) == ("legacy timeout manager", "503")
             (told,) = world.log.of(TimeoutManagerFailing)
             assert told.failing_s == pytest.approx(120)
             assert 30 < len(world.log.of(TimeoutLookFailed)) < 80
@@ -252,8 +261,19 @@ async def test_an_outage_is_critical_when_it_has_lasted_for_its_limit():
         assert len(critical) == 2
 
 
+async def test_by_default_an_outage_ends_the_process_cleanly():
+    async with open_old_world() as world:
+        running = asyncio.create_task(world.endpoint.run())
+        await world.clock.advance(MINUTE)
+        break_looks(world, ServiceBusy("503"))
+        await world.clock.advance(4 * MINUTE)
+        with pytest.raises(CriticalFailure, match="timeouts of older instances"):
+            await running
+        assert (await world.backend.lease.holder()).leased is False
+
+
 async def test_while_the_queues_fail_the_store_is_served_in_time():
-    async with open_old_world(timeout_outage_limit="1h") as world:
+    async with open_old_world(on_critical_error=lambda record: None) as world:
 
         async def busy(queue, **options):
             raise ServiceBusy("503")

@@ -52,7 +52,7 @@ MAKE_A_STORE = (
     "POSTDATE_DISABLE_TIMEOUT_MANAGER=true leaves all of it to others"
 )
 
-OnCritical = Callable[[str, Exception], None]
+OnCritical = Callable[[str, Exception, datetime], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class TimeoutManager:
         *,
         on_critical: OnCritical | None = None,
     ) -> None:
-        """`on_critical` is told when looking has failed for too long: the manager's name, the last error."""
+        """`on_critical` is told when looking has failed for too long: who, the last error, since when."""
         self._backend = backend
         self._clock = clock
         self._events = events
@@ -287,4 +287,4 @@ class TimeoutManager:
             failing_s = now - (self._outage.since or now)
             self._events.emit(TimeoutManagerFailing(failing_s, str(error)))
             if self._on_critical is not None:
-                self._on_critical(_NAME, error)
+                self._on_critical(_NAME, error, self._clock.now() - timedelta(seconds=failing_s))
