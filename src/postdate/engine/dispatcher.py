@@ -6,7 +6,6 @@ the message goes to the error queue. A failure of the *service* (busy, unreachab
 about the message: it is tried again, backed off in the row, and never ends in the error queue.
 """
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +18,7 @@ from postdate.clock import Clock
 from postdate.core.backoff import retry_wait
 from postdate.core.plan import BURST_PATIENCE
 from postdate.engine.breakers import Breakers
+from postdate.engine.fitting import Fitting
 from postdate.engine.handover import HandOverTo, time_to_live
 from postdate.errors import (
     MessageTooLarge,
@@ -39,9 +39,8 @@ from postdate.events import (
 )
 from postdate.model import headers as h
 from postdate.model.delayed import DelayedMessage, DelayedRow, Row, UnreadableRow
-from postdate.model.envelope import EnvelopeForm, fits, wrap
+from postdate.model.envelope import EnvelopeForm, wrap
 from postdate.model.faults import Fault, with_fault
-from postdate.model.keys import identity
 from postdate.model.message import Message
 from postdate.ports import Backend, Guard
 
@@ -127,6 +126,7 @@ class Dispatcher:
         self._hand_over = hand_over
         self._breakers = breakers
         self._settings = settings
+        self._fitting = Fitting(backend.payloads, clock, settings.payload_retention)
         self._on_busy = on_busy
         self._random = random or Random()
         self._service_failures: OrderedDict[tuple[str, str], int] = OrderedDict()
@@ -302,19 +302,6 @@ class Dispatcher:
             MovedToErrorQueue(message.message_id, destination, error_queue, attempts, str(error))
         )
         return _MOVED
-
-    async def _fitting(self, message: Message, destination: str) -> Message:
-        """A message that fits the error queue: its body goes to a blob where it has to.
-
-        A .NET endpoint can store a body of 64 KiB that no queue takes once it is wrapped.
-        """
-        if fits(message, EnvelopeForm.NSERVICEBUS):
-            return message
-        digest = hashlib.sha256(message.body).hexdigest()
-        name = f"{digest}-{identity(message.message_id, destination)}"
-        keep_until = self._clock.now() + self._settings.payload_retention
-        await self._backend.payloads.put(name, message.body, keep_until=keep_until)
-        return Message(message.message_id, {**message.headers, h.PAYLOAD: name})
 
     def _tell_failed(
         self,
