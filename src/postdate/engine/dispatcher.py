@@ -37,7 +37,6 @@ from postdate.events import (
     HandedOver,
     MovedToErrorQueue,
 )
-from postdate.model import headers as h
 from postdate.model.delayed import DelayedMessage, DelayedRow, Row, UnreadableRow
 from postdate.model.envelope import EnvelopeForm, wrap
 from postdate.model.faults import Fault, with_fault
