@@ -28,7 +28,7 @@ class Scene:
         defaults = {
             name: f.get_default(call_default_factory=True) for name, f in Settings.model_fields.items()
         }
-        recoverability = options.pop("recoverability", None)
+        beside = {name: options.pop(name, None) for name in ("recoverability", "on_critical_error")}
         settings = Settings(
             **defaults | {"endpoint": "Orders", "queue": QUEUE, "backend": "memory"} | options
         )
@@ -37,7 +37,7 @@ class Scene:
             clock=self.clock,
             observers=[self.log],
             memory=self.memory,
-            recoverability=recoverability,
+            **beside,
         )
 
     async def put(self, message_id="m1", body=b"{}", queue=QUEUE, **headers) -> None:

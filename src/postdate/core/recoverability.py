@@ -82,6 +82,8 @@ class RecoverabilityConfig:
     unrecoverable: tuple[type[BaseException], ...] = ()
     #: Whether the endpoint has delayed delivery at all.
     can_delay: bool = True
+    #: Whether a failed message can be tried again: not if it was acknowledged before (at most once).
+    can_retry: bool = True
     #: Tells apart what a retry can and can't help; None: nothing is told apart.
     classifier: Classifier | None = None
 

@@ -65,6 +65,7 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
         age_limit=settings.retry_age_limit,
         unrecoverable=recoverability.unrecoverable,
         can_delay=not settings.disable_delayed_delivery,
+        can_retry=settings.guarantee is not Guarantee.AT_MOST_ONCE,
         classifier=recoverability.classifier if settings.classify_errors else None,
     )
     return Receiver(
@@ -91,6 +92,8 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
                 Verdicts(clock, events, recoverability, config, endpoint=settings.endpoint, queue=queue),
                 Fitting(backend.payloads, clock, settings.payload_retention),
                 finished,
+                parts.breakers.recovery,
+                ack_first=settings.guarantee is Guarantee.AT_MOST_ONCE,
             ),
             finished=finished,
             context=ContextParts(

@@ -15,13 +15,14 @@ from random import Random
 from postdate.clock import Clock
 from postdate.core import recoverability as r
 from postdate.core.backoff import retry_wait
+from postdate.engine.breakers import Breaker
 from postdate.engine.finished import Finished
 from postdate.engine.fitting import Fitting
 from postdate.engine.handover import WAKE_SECONDS
 from postdate.engine.held import Held
 from postdate.engine.reception import Delivery
 from postdate.engine.verdicts import Verdicts, line_of
-from postdate.errors import DestinationNotFound, PostdateError
+from postdate.errors import DestinationNotFound, MessageTooLarge, PostdateError
 from postdate.events import (
     DelayedRetryAsked,
     Event,
@@ -56,7 +57,9 @@ class Recovery:
         verdicts: Verdicts,
         fitting: Fitting,
         finished: Finished,
+        breaker: Breaker,
         *,
+        ack_first: bool,
         random: Random | None = None,
     ) -> None:
         self._backend = backend
@@ -65,6 +68,8 @@ class Recovery:
         self._verdicts = verdicts
         self._fitting = fitting
         self._finished = finished
+        self._breaker = breaker
+        self._ack_first = ack_first
         self._random = random or Random()
         self._failures = 0
 
@@ -99,10 +104,14 @@ class Recovery:
             return
         try:
             done = await self._carry_out(held, delivery, context, action)
+        except MessageTooLarge as refusal:  # it takes no counter more, and would come again for ever
+            self._events.emit(PolicyFailed(context.message_id, f"{refusal}; it goes to the error queue"))
+            await self._move(held, delivery, context, self._verdicts.own_error_queue)
+            return
         except PostdateError as refusal:
             await self.try_later(held, delivery.message_id, refusal)
             return
-        self._failures = 0
+        self._well()
         if done:  # else somebody else has the message, and decides
             self._events.emit(_told(context, held.received.queue, action))
 
@@ -176,28 +185,46 @@ class Recovery:
     ) -> None:
         try:
             copy = await self._fitting(copy, queue)
-            queue = await self._send(copy, queue)
+            queue = await self._send(delivery, copy, queue)
         except PostdateError as refusal:
             # The verdict goes into the message, so that its handler is not asked again.
             condemned = replace(copy, headers={**copy.headers, h.CONDEMNED: queue})
             await self.try_later(held, delivery.message_id, refusal, condemned)
             return
-        self._failures = 0
+        self._well()
         await self.finish(held)
         self._events.emit(MessageFailed(delivery.message_id, held.received.queue, queue, attempts, reason))
 
-    async def _send(self, copy: Message, queue: str) -> str:
+    async def _send(self, delivery: Delivery, copy: Message, queue: str) -> str:
         """Where it went: the endpoint's error queue, where the policy's own is not there."""
         try:
-            await self._backend.sender.send(queue, wrap(copy))
+            await self._send_what_fits(delivery, copy, queue)
         except DestinationNotFound as error:
             own = self._verdicts.own_error_queue
             if queue == own:
                 raise
             self._events.emit(PolicyFailed(copy.message_id, f"{error} Moved to {own!r} instead."))
-            await self._backend.sender.send(own, wrap(copy))
+            await self._send_what_fits(delivery, copy, own)
             return own
         return queue
+
+    async def _send_what_fits(self, delivery: Delivery, copy: Message, queue: str) -> None:
+        """With all fault headers; else with the two that matter; else as it came (nservicebus-azure, 2.4)."""
+        whole = delivery.message
+        kept = {name: value for name, value in whole.headers.items() if name not in h.RETRY_HEADERS}
+        least = {name: copy.headers.get(name) for name in (h.FAILED_QUEUE, h.EXCEPTION_TYPE)}
+        texts = wrap(copy), wrap(replace(whole, headers={**kept, **least})), delivery.received.text
+        for text in texts[:-1]:
+            try:
+                await self._backend.sender.send(queue, text)
+            except MessageTooLarge:
+                continue
+            return
+        await self._backend.sender.send(queue, texts[-1])
+
+    def _well(self) -> None:
+        self._failures = 0
+        self._breaker.succeeded()
 
     async def drop_payload(self, name: str) -> None:
         """Delete the large body of a message that is done with; age does it where this fails."""
@@ -209,13 +236,17 @@ class Recovery:
     ) -> None:
         """Leave it in its queue, in its new form if it has one, hidden for a while that grows."""
         self._failures += 1
+        self._breaker.failed(refusal)
         first, longest = _AGAIN_SECONDS
         wait = retry_wait(self._failures, base_s=2 * first, maximum_s=longest, random=self._random)
         hidden_s = math.ceil(wait)
         self._events.emit(RecoveryFailed(message_id, held.received.queue, line_of(refusal), float(hidden_s)))
         text = wrap(message) if message is not None and fits(message, EnvelopeForm.NSERVICEBUS) else None
         with suppress(PostdateError):  # it comes back by itself when its visibility timeout is over
-            await self._backend.receiver.nack(held.received, hidden_s, text=text)
+            kept = await self._backend.receiver.nack(held.received, hidden_s, text=text)
+            if not kept and self._ack_first and text is not None:
+                # It was acknowledged before its handler began: what is left to do with it goes in again.
+                await self._backend.sender.send(held.received.queue, text, hidden_for=hidden_s)
 
     async def unreadable(self, held: Held, error: PostdateError) -> None:
         """Move what is no message, as it is, to the error queue, where it never expires."""
@@ -225,7 +256,7 @@ class Recovery:
         except PostdateError as refusal:
             await self.try_later(held, received.native_id, refusal)
             return
-        self._failures = 0
+        self._well()
         await self.finish(held)
         self._events.emit(PoisonMoved(received.native_id, received.queue, error_queue, str(error)))
 

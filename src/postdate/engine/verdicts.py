@@ -82,16 +82,19 @@ class Verdicts:
         except Exception as failure:  # noqa: BLE001 - anybody's code
             self._events.emit(PolicyFailed(context.message_id, line_of(failure)))
             action = r.default_policy(self._config, context)
+        why_not = self._why_not(action)
+        if why_not is None:
+            return action
+        self._events.emit(PolicyFailed(context.message_id, f"{why_not}: the message goes to the error queue"))
+        return r.MoveToError()
+
+    def _why_not(self, action: r.Action) -> str | None:
+        """Why the settings rule an action out (recoverability, section 6); None: they don't."""
+        if isinstance(action, r.ImmediateRetry | r.DelayedRetry) and not self._config.can_retry:
+            return "a retry was asked for, and with at_most_once the message is acknowledged already"
         if isinstance(action, r.DelayedRetry) and not self._config.can_delay:
-            self._events.emit(
-                PolicyFailed(
-                    context.message_id,
-                    "a delayed retry was asked for, and delayed delivery is switched off: "
-                    "the message goes to the error queue",
-                )
-            )
-            return r.MoveToError()
-        return action
+            return "a delayed retry was asked for, and delayed delivery is switched off"
+        return None
 
     def error_queue(self, action: r.MoveToError) -> str:
         """Where the action moves to."""
