@@ -30,7 +30,7 @@ def check(scenario, unit, *, tolerance):
     for order in range(1, MESSAGES + 1):
         headers = [a.retries_header for a in scenario.attempts if a.order == str(order)]
         assert headers == [None, *map(str, range(1, RETRIES + 1))]
-    assert min(gap.real - gap.asked for gap in gaps) >= 0
+    assert min(gap.real - gap.asked for gap in gaps) >= -1e-6  # the rounding of sums
     assert max(gap.real - gap.asked for gap in gaps) <= tolerance
     assert len(scenario.failed) == MESSAGES
     assert {event.attempts for event in scenario.failed} == {RETRIES + 1}
@@ -52,7 +52,7 @@ async def test_unscaled_in_virtual_time(consumers):
             await stack.enter_async_context(
                 scenario.on(
                     Endpoint(memory_settings(unit), clock=clock, memory=memory, observers=[scenario.hear]),
-                    clock.now,
+                    clock.monotonic,
                 )
             )
             for _ in range(consumers)
