@@ -89,6 +89,11 @@ _BY_SQLSTATE = {
 _BY_SQLITE_NAME = {"SQLITE_BUSY": Kind.TRANSIENT, "SQLITE_LOCKED": Kind.TRANSIENT}
 
 
+#: An error that was only being handled when the real trouble began does not say these of the trouble: a
+#: unique key that is there already, before an update that lost its connection; a KeyError before a time-out.
+_OF_THE_ERROR_ITSELF = (Kind.BROKEN, Kind.PERMANENT)
+
+
 class Classifier:
     """Tells kinds of failures apart. Rules of your own come first, the latest of them before the others.
 
@@ -113,9 +118,9 @@ class Classifier:
         found = Kind.UNKNOWN
         for link, meant in _chain(error):
             kind = next((kind for rule in self._rules if (kind := rule(link)) is not None), None)
-            # A KeyError that was being handled when the real trouble began says nothing of the code.
-            if kind is not None and (meant or kind is not Kind.BROKEN):
-                found = kind
+            if kind is None or (not meant and (found is not Kind.UNKNOWN or kind in _OF_THE_ERROR_ITSELF)):
+                continue
+            found = kind
         return found
 
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextvars
+import inspect
 import math
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,36 +37,74 @@ class Ended:
     unfinished: "asyncio.Task[Any] | None" = None
 
 
-class _Work:
-    """A handler at work."""
+@dataclass(frozen=True, slots=True)
+class _Returned:
+    """What a function in a thread came to."""
 
-    def __init__(
-        self, handler: Handler, body: Any, context: MessageContext, pool: ThreadPoolExecutor
-    ) -> None:
+    value: Any
+    error: BaseException | None = None
+
+
+class _Work:
+    """A handler at work: an async one on the loop, a plain one in a thread of its own."""
+
+    def __init__(self, handler: Handler, body: Any, context: MessageContext) -> None:
         self.handler = handler
         self.message_id = context.message_id
         self._arguments = (body, context) if handler.takes_context else (body,)
-        self._pool = pool
-        self._thread: int | None = None
+        self._thread: threading.Thread | None = None
         self.task: asyncio.Task[Any] = asyncio.create_task(self._run(), name=f"handler {handler.label}")
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether a thread works, which can't be cancelled."""
+        return self._thread is not None
 
     async def _run(self) -> Any:
         if self.handler.is_async:
             return await self.handler.function(*self._arguments)
-        loop = asyncio.get_running_loop()
-        # Shielded: a thread can't be cancelled, and this task has to tell whether it still runs.
-        return await asyncio.shield(
-            loop.run_in_executor(self._pool, contextvars.copy_context().run, self._in_thread)
-        )
+        result = await self._threaded()
+        # A plain function that was put around an async one returns what is still to be done.
+        return await result if inspect.isawaitable(result) else result
 
-    def _in_thread(self) -> Any:
-        self._thread = threading.get_ident()
-        return self.handler.function(*self._arguments)
+    async def _threaded(self) -> Any:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[_Returned] = loop.create_future()
+
+        def tell(returned: _Returned) -> None:
+            if not done.done():
+                done.set_result(returned)
+
+        def work() -> None:
+            returned = self._called()
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(tell, returned)
+
+        # A daemon, so that a handler that hangs doesn't keep the process from ending.
+        self._thread = threading.Thread(
+            target=contextvars.copy_context().run, args=(work,), name="postdate-handler", daemon=True
+        )
+        self._thread.start()
+        # Shielded: cancelled or not, this task tells whether the thread still works.
+        returned = await asyncio.shield(done)
+        self._thread = None
+        if returned.error is None:
+            return returned.value
+        if isinstance(returned.error, Exception) and not isinstance(returned.error, StopIteration):
+            raise returned.error
+        # These would end the loop, or can't be raised through it (StopIteration).
+        raise PostdateError(f"handler {self.handler.label} raised {returned.error!r}") from returned.error
+
+    def _called(self) -> _Returned:
+        try:
+            return _Returned(self.handler.function(*self._arguments))
+        except BaseException as error:  # noqa: BLE001 - a handler's SystemExit must not go unheard
+            return _Returned(None, error)
 
     def where(self) -> str:
         """The lines that it is at, innermost first."""
-        if self._thread is not None:
-            return where_is(self._thread)
+        if self._thread is not None and self._thread.ident is not None:
+            return where_is(self._thread.ident)
         return where_waits(self.task.get_coro())
 
     def error(self) -> BaseException | None:
@@ -77,16 +117,27 @@ class _Work:
 class Attempts:
     """Runs handlers: async ones on the loop, plain ones in threads."""
 
-    def __init__(self, clock: Clock, events: Events, hold: Hold, *, timeout_s: float, threads: int) -> None:
+    def __init__(self, clock: Clock, events: Events, hold: Hold, *, timeout_s: float) -> None:
         self._clock = clock
         self._events = events
         self._hold = hold
         self._timeout_s = timeout_s or math.inf
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="postdate-handler")
 
-    def close(self) -> None:
-        """Take no more work; threads that still run end by themselves."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    @asynccontextmanager
+    async def keeping(self, held: Held) -> AsyncIterator[None]:
+        """Keep a message hidden for the length of a block."""
+        keeper = asyncio.create_task(self._keep(held), name="postdate-keeper")
+        try:
+            yield
+        finally:
+            keeper.cancel()
+            await self._hold.settle(held)
+
+    async def _keep(self, held: Held) -> None:
+        while True:
+            looks = self._hold.next_look(held)
+            await self._clock.sleep(looks - self._clock.monotonic())
+            await self._hold.prolong(held)
 
     async def run(self, held: Held, handler: Handler, context: MessageContext) -> Ended:
         """Run the handler to its end, or to the end of its time. Nothing is raised but a cancellation."""
@@ -94,7 +145,7 @@ class Attempts:
             body = decode_body(context.delivery.body, handler.wanted)
         except PostdateError as error:
             return Ended(error)
-        work = _Work(handler, body, context, self._pool)
+        work = _Work(handler, body, context)
         minder = asyncio.create_task(self._mind(held, work), name="postdate-minder")
         try:
             await asyncio.wait({work.task, minder}, return_when=asyncio.FIRST_COMPLETED)
@@ -103,6 +154,7 @@ class Attempts:
             raise
         finally:
             minder.cancel()
+            await self._hold.settle(held)
         if work.task.done():
             return Ended(work.error())
         await self._cut(work)
@@ -129,7 +181,7 @@ class Attempts:
 
     async def _cut(self, work: _Work) -> None:
         """Cancel what can be cancelled, and give it some time to end."""
-        if work.handler.is_async:
+        if not work.in_thread:
             work.task.cancel()
             grace = asyncio.create_task(self._clock.sleep(_GRACE_SECONDS))
             try:

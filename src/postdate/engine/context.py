@@ -23,7 +23,7 @@ from postdate.model.inbox import next_turn, turn_of
 #: Of ids that are made from ids.
 _NAMESPACE = uuid.UUID("7c3f6d0e-5a52-4f0b-9d6e-3f2f6d1b8a10")
 #: Headers that belong to one journey, and not to a message that is sent anew.
-_OF_THE_JOURNEY = (h.TERM, h.PAYLOAD, h.ATTEMPTS, h.DELIVER_AT, *h.RETRY_HEADERS)
+_OF_THE_JOURNEY = (*h.OF_ONE_JOURNEY, h.DELIVER_AT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,9 @@ class MessageContext:
     def _keep(self, outgoing: Outgoing) -> str:
         self._sent += 1
         message_id = outgoing.message_id or self._next_id()
-        headers = {**self._inherited(), **(outgoing.headers or {})}
+        given = outgoing.headers or {}
+        kept = {name: text for name, text in given.items() if name not in h.OF_ONE_JOURNEY}
+        headers = {**self._inherited(), **kept}
         outgoing = Outgoing(
             outgoing.destination,
             outgoing.body,

@@ -128,4 +128,8 @@ def _inspected(function: Callable[..., Any], wanted: Any, names: Iterable[str]) 
     given = frozenset(names)
     if wanted not in _ANY:
         given |= {type_name(wanted)}
-    return Handler(function, wanted, given, len(parameters) > 1, inspect.iscoroutinefunction(function))
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationError(f"handler {label} holds `yield`, so calling it runs nothing; return instead")
+    call = getattr(function, "__call__", None)  # noqa: B004 - of an object, to see whether it is async
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+    return Handler(function, wanted, given, len(parameters) > 1, is_async)

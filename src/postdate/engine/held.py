@@ -1,5 +1,6 @@
 """A message in hand: taken from the queue, hidden from others for a while, its fate open."""
 
+import asyncio
 from dataclasses import dataclass
 
 from postdate.clock import Clock
@@ -19,6 +20,8 @@ class Held:
     #: The monotonic instant until which nobody else sees it, for certain.
     hidden_until: float
     lost: bool = False
+    #: A prolongation under way: what follows needs the pop receipt that it brings.
+    prolonging: "asyncio.Task[None] | None" = None
 
 
 class Hold:
@@ -45,9 +48,19 @@ class Hold:
         return due if due > now else now + max(_PROLONG_AGAIN, (held.hidden_until - now) / 2)
 
     async def prolong(self, held: Held) -> None:
-        """Keep it hidden for another visibility timeout from now."""
+        """Keep it hidden for another visibility timeout from now. Cancelled, it goes on: see `settle`."""
         if held.lost:
             return
+        held.prolonging = asyncio.create_task(self._prolong(held), name="postdate-prolong")
+        await asyncio.shield(held.prolonging)
+
+    async def settle(self, held: Held) -> None:
+        """Wait for a prolongation under way: aborted, it might have changed the pop receipt unseen."""
+        if held.prolonging is not None:
+            await asyncio.wait({held.prolonging})
+            held.prolonging = None
+
+    async def _prolong(self, held: Held) -> None:
         began = self._clock.monotonic()
         try:
             again = await self._receiver.extend(held.received, self._visibility_s)

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from postdate.clock import Clock
 from postdate.core.recoverability import RecoverabilityConfig
+from postdate.core.slowdown import Slowdown
 from postdate.engine.acceptance import Acceptance
 from postdate.engine.attempt import Attempts
 from postdate.engine.breakers import Breakers
@@ -11,6 +12,7 @@ from postdate.engine.context import ContextParts
 from postdate.engine.finished import Finished
 from postdate.engine.fitting import Fitting
 from postdate.engine.handlers import Handlers
+from postdate.engine.handling import Handling, HandlingParts, HandlingSettings
 from postdate.engine.held import Hold
 from postdate.engine.intake import Intake
 from postdate.engine.receiver import Receiver, ReceiverParts, ReceiverSettings
@@ -63,38 +65,35 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
         error_queue=settings.error_queue,
         interval_limit=settings.retry_interval_limit,
         age_limit=settings.retry_age_limit,
-        unrecoverable=recoverability.unrecoverable,
+        unrecoverable=tuple(recoverability.unrecoverable),
         can_delay=not settings.disable_delayed_delivery,
         can_retry=settings.guarantee is not Guarantee.AT_MOST_ONCE,
         classifier=recoverability.classifier if settings.classify_errors else None,
     )
-    return Receiver(
-        ReceiverParts(
+    ack_first = settings.guarantee is Guarantee.AT_MOST_ONCE
+    slowdown = Slowdown(settings.rate_limit_after)
+    attempts = Attempts(clock, events, hold, timeout_s=settings.handler_timeout.total_seconds())
+    recovery = Recovery(
+        backend,
+        clock,
+        events,
+        Verdicts(clock, events, recoverability, config, endpoint=settings.endpoint, queue=queue),
+        Fitting(backend.payloads, clock, settings.payload_retention),
+        finished,
+        parts.breakers.recovery,
+        ack_first=ack_first,
+    )
+    handling = Handling(
+        HandlingParts(
             clock=clock,
             events=events,
-            breaker=parts.breakers.receive,
             queues=backend.receiver,
             reception=parts.reception,
             intake=parts.intake,
             handlers=handlers,
-            attempts=Attempts(
-                clock,
-                events,
-                hold,
-                timeout_s=settings.handler_timeout.total_seconds(),
-                threads=settings.receive_concurrency,
-            ),
+            attempts=attempts,
             hold=hold,
-            recovery=Recovery(
-                backend,
-                clock,
-                events,
-                Verdicts(clock, events, recoverability, config, endpoint=settings.endpoint, queue=queue),
-                Fitting(backend.payloads, clock, settings.payload_retention),
-                finished,
-                parts.breakers.recovery,
-                ack_first=settings.guarantee is Guarantee.AT_MOST_ONCE,
-            ),
+            recovery=recovery,
             finished=finished,
             context=ContextParts(
                 clock=clock,
@@ -103,6 +102,25 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
                 queue=queue,
                 need_delays=lambda: need_delays(settings),
             ),
+            slowdown=slowdown,
+        ),
+        HandlingSettings(
+            queue=queue,
+            immediate_retries=settings.immediate_retries,
+            slow_after=settings.rate_limit_after,
+            slow_pause_s=settings.rate_limit_pause.total_seconds(),
+            ack_first=ack_first,
+        ),
+    )
+    return Receiver(
+        ReceiverParts(
+            clock=clock,
+            events=events,
+            breaker=parts.breakers.receive,
+            queues=backend.receiver,
+            hold=hold,
+            handling=handling,
+            slowdown=slowdown,
         ),
         ReceiverSettings(
             queue=queue,
@@ -111,10 +129,7 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
             visibility_s=visibility_s,
             idle_s=settings.receive_idle_interval.total_seconds(),
             grace_s=settings.stop_grace.total_seconds(),
-            slow_after=settings.rate_limit_after,
             slow_pause_s=settings.rate_limit_pause.total_seconds(),
-            immediate_retries=settings.immediate_retries,
-            ack_first=settings.guarantee is Guarantee.AT_MOST_ONCE,
         ),
     )
 

@@ -22,7 +22,7 @@ from postdate.engine.handover import WAKE_SECONDS
 from postdate.engine.held import Held
 from postdate.engine.reception import Delivery
 from postdate.engine.verdicts import Verdicts, line_of
-from postdate.errors import DestinationNotFound, MessageTooLarge, PostdateError
+from postdate.errors import DestinationNotFound, InvalidDestination, MessageTooLarge, PostdateError
 from postdate.events import (
     DelayedRetryAsked,
     Event,
@@ -36,7 +36,7 @@ from postdate.events import (
     RecoveryFailed,
 )
 from postdate.model import headers as h
-from postdate.model.envelope import EnvelopeForm, fits, wrap
+from postdate.model.envelope import EnvelopeForm, fits, unwrap, wrap
 from postdate.model.inbox import first_instant
 from postdate.model.limits import MAX_HIDDEN_SECONDS
 from postdate.model.message import Message
@@ -92,13 +92,38 @@ class Recovery:
         await self.give_back(held, delivery, "its delayed retry is not due yet", left)
         return True
 
-    async def failed(self, held: Held, delivery: Delivery, error: BaseException) -> None:
+    async def failed(
+        self, held: Held, delivery: Delivery, error: BaseException, *, retry: bool = True
+    ) -> None:
         """Decide what becomes of a message whose handler failed, and do it.
 
         What can't be done leaves the message in its queue, hidden for a while that grows.
+
+        Args:
+            held: the message in hand.
+            delivery: the message.
+            error: what its handler raised.
+            retry: False: it must not be tried again, whatever the policy says.
         """
         context = self._verdicts.context(delivery, error)
         action = self._verdicts.decide(context)
+        if not retry and isinstance(action, r.ImmediateRetry | r.DelayedRetry):
+            action = r.MoveToError()
+        await self._do(held, delivery, context, action)
+
+    async def judged(self, held: Held, delivery: Delivery, error: BaseException) -> bool:
+        """Decide on a message whose handler is not asked. False: it is to be tried at once, so do."""
+        context = self._verdicts.context(delivery, error)
+        # What counts are the attempts before: this one was not made.
+        made, in_all = context.immediate_failures - 1, context.attempts - 1
+        context = replace(context, immediate_failures=made, attempts=in_all)
+        action = self._verdicts.decide(context)
+        if isinstance(action, r.ImmediateRetry):
+            return False
+        await self._do(held, delivery, context, action)
+        return True
+
+    async def _do(self, held: Held, delivery: Delivery, context: r.ErrorContext, action: r.Action) -> None:
         if isinstance(action, r.MoveToError):
             await self._move(held, delivery, context, self._verdicts.error_queue(action))
             return
@@ -150,8 +175,6 @@ class Recovery:
             h.ATTEMPTS: str(context.attempts),
             h.UNCOUNTED: str(delivery.dequeue_count),
         }
-        if hidden_s > MAX_HIDDEN_SECONDS:
-            headers[h.NOT_BEFORE] = h.format_instant(due_at)
         return await self._put_back(held, delivery, hidden_s, headers)
 
     async def _put_back(
@@ -159,7 +182,10 @@ class Recovery:
     ) -> bool:
         message = delivery.message
         kept = {name: value for name, value in message.headers.items() if name != h.NOT_BEFORE}
-        message = await self._fitting(replace(message, headers={**kept, **headers}), held.received.queue)
+        changed = {**kept, **headers}
+        if hidden_s > MAX_HIDDEN_SECONDS:  # it will come up in between, and is hidden again
+            changed[h.NOT_BEFORE] = h.format_instant(self._clock.latest() + timedelta(seconds=hidden_s))
+        message = await self._fitting(replace(message, headers=changed), held.received.queue)
         hidden_s = min(max(hidden_s, 0), MAX_HIDDEN_SECONDS)
         return await self._backend.receiver.nack(held.received, hidden_s, text=wrap(message))
 
@@ -199,7 +225,7 @@ class Recovery:
         """Where it went: the endpoint's error queue, where the policy's own is not there."""
         try:
             await self._send_what_fits(delivery, copy, queue)
-        except DestinationNotFound as error:
+        except (DestinationNotFound, InvalidDestination) as error:
             own = self._verdicts.own_error_queue
             if queue == own:
                 raise
@@ -247,6 +273,15 @@ class Recovery:
             if not kept and self._ack_first and text is not None:
                 # It was acknowledged before its handler began: what is left to do with it goes in again.
                 await self._backend.sender.send(held.received.queue, text, hidden_for=hidden_s)
+
+    async def unopened(self, held: Held, error: PostdateError) -> None:
+        """Leave a message for later that could not even be begun with: this appearance does not count."""
+        received = held.received
+        message = unwrap(received.text, received.native_id).message
+        failures = r.failures_now(received.dequeue_count, message.headers)
+        uncounted = {h.UNCOUNTED: str(received.dequeue_count - failures + 1)}
+        changed = replace(message, headers={**message.headers, **uncounted})
+        await self.try_later(held, message.message_id, error, changed)
 
     async def unreadable(self, held: Held, error: PostdateError) -> None:
         """Move what is no message, as it is, to the error queue, where it never expires."""

@@ -3,7 +3,7 @@
 import platform
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from postdate.clock import Clock
 from postdate.core import recoverability as r
@@ -14,7 +14,7 @@ from postdate.events import Events, PolicyFailed
 from postdate.model import headers as h
 from postdate.model.faults import Fault, with_fault
 from postdate.model.headers import Headers
-from postdate.model.message import Message
+from postdate.model.message import Message, check_headers
 
 #: Of the host's id, which is made of its name.
 _NAMESPACE = uuid.UUID("0c7a1f52-2f1c-4c0e-8a53-5f9b1c2d7e64")
@@ -81,7 +81,9 @@ class Verdicts:
                 raise UsageError(f"the policy returned {action!r}, which is no action")
         except Exception as failure:  # noqa: BLE001 - anybody's code
             self._events.emit(PolicyFailed(context.message_id, line_of(failure)))
-            action = r.default_policy(self._config, context)
+            # The users' types and rules may be what failed.
+            plain = replace(self._config, classifier=None, unrecoverable=())
+            action = r.default_policy(plain, context)
         why_not = self._why_not(action)
         if why_not is None:
             return action
@@ -125,6 +127,7 @@ class Verdicts:
         headers = dict(copy.headers)
         try:
             self._recoverability.fault_headers(headers, context.error)
+            headers = check_headers(headers)
         except Exception as failure:  # noqa: BLE001 - anybody's code
             self._events.emit(PolicyFailed(context.message_id, f"fault_headers: {line_of(failure)}"))
             return copy

@@ -82,6 +82,9 @@ FIRST_INSTANT = "Postdate.FirstInstant"
 #: How often a handler has put the message off (`MessageContext.defer`): an inbox handles each turn once.
 TURN = "Postdate.Turn"
 
+#: What belongs to one journey of a message, and must not come along when its headers are sent on.
+OF_ONE_JOURNEY = (TERM, PAYLOAD, ATTEMPTS, *RETRY_HEADERS)
+
 Headers = dict[str, str | None]
 
 _WIRE_DATE_LENGTH = 28

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from postdate.errors import PostdateError, UnreadableBody
+from postdate.errors import UnreadableBody
 from postdate.model.jsontext import read
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -32,7 +32,7 @@ def decode_body(body: bytes, wanted: Any) -> Any:
         if wanted is Any or wanted is object:
             return read(text)
         return msgspec.json.decode(text, type=wanted)
-    except (ValueError, msgspec.MsgspecError, PostdateError) as error:
+    except Exception as error:
         # pydantic's errors quote the body over many lines; bodies don't belong into one-line errors.
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise UnreadableBody(
