@@ -9,9 +9,9 @@ import pytest
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def golden() -> dict[str, Any]:
-    """Rows, envelopes and fault headers as .NET endpoints write them."""
+    """Rows, envelopes and fault headers as .NET endpoints write them: a copy for each test."""
     parsed: dict[str, Any] = json.loads(
         (HERE / "golden" / "nservicebus-azure.json").read_text(encoding="utf-8")
     )

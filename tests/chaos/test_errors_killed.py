@@ -77,23 +77,32 @@ class Place:
 @pytest.fixture
 def place(postdate_settings, tmp_path):
     @asynccontextmanager
-    async def opened():
-        name = postdate_settings.endpoint[-8:]
+    async def opened(what):
+        name = f"{what}-{postdate_settings.endpoint[-8:]}"
         settings = postdate_settings.model_copy(update={"error_queue": f"error-{name}"})
         async with Endpoint(settings) as endpoint:
             orders = f"orders-{name}"
             await endpoint.setup(orders)
             send = endpoint.parts.backend.sender.send
             await asyncio.gather(*(send(settings.error_queue, failed(n, orders)) for n in range(MESSAGES)))
-            yield Place(endpoint, orders, tmp_path)
+            folder = tmp_path / what
+            folder.mkdir()
+            yield Place(endpoint, orders, folder)
 
     return opened
 
 
-async def test_a_killed_retry_leaves_each_message_here_or_there(place):
-    async with place() as here:
+async def test_a_killed_command_loses_nothing_and_can_be_undone(place):
+    """What is held shows up by itself after a minute: three are killed side by side, and wait together."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(_killed_and_left(place))
+        for did in ("retry", "discard"):
+            tasks.create_task(_killed_and_undone(place, did))
+
+
+async def _killed_and_left(place):
+    async with place("left") as here:
         here.begin_and_kill("retry")
-        # What it held shows up by itself.
         await here.endpoint.parts.clock.sleep(HOLD_SECONDS + 2)
         there, moved = await here.ids_in(here.errors), await here.ids_in(here.orders)
         doubled = there & moved
@@ -104,9 +113,8 @@ async def test_a_killed_retry_leaves_each_message_here_or_there(place):
         assert len(there) <= len(ALL) - KILLED_AFTER
 
 
-@pytest.mark.parametrize("did", ["retry", "discard"])
-async def test_what_a_killed_command_did_is_undone(place, did):
-    async with place() as here:
+async def _killed_and_undone(place, did):
+    async with place(did) as here:
         here.begin_and_kill(did)
         code, outcomes = await here.undo()  # at once: it waits for what is hidden
         print(f"{did}: {dict(outcomes)}")
