@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from postdate.backends.own_store import with_own_store
+from postdate.backends.own_store import WithOwnStore, with_own_store
 from postdate.clock import Clock, StorageClock, SystemClock
 from postdate.core.rest import slack_of
 from postdate.engine.acceptance import Acceptance, AcceptanceSettings
@@ -305,8 +305,12 @@ def _timeout_manager(
     hand_over: HandOverTo,
     breakers: Breakers,
 ) -> TimeoutManager | None:
-    """What serves older instances' timeouts; None: switched off, or there is no name to find them by."""
-    if settings.disable_timeout_manager or not settings.endpoint:
+    """What serves older instances' timeouts.
+
+    None: it is switched off; there is no name to find them by; or a store of the user's own stands in place
+    of the table, and nothing else needs the account's table service.
+    """
+    if settings.disable_timeout_manager or not settings.endpoint or isinstance(backend, WithOwnStore):
         return None
 
     def critical(name: str, error: Exception, since: datetime) -> None:

@@ -107,7 +107,7 @@ def test_a_key_in_the_place_of_a_name_is_never_echoed(name):
         assert "c2Vj" not in str(error.value)
 
 
-@pytest.mark.parametrize("text", [None, 5, b"orders", ["orders"], object()], ids=repr)
+@pytest.mark.parametrize("text", [None, 5, b"orders", ["orders"], Ellipsis], ids=repr)
 def test_a_destination_that_is_no_text_is_refused(text):
     with pytest.raises(InvalidDestination, match="is not text but"):
         destination(text)
