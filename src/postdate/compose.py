@@ -329,6 +329,7 @@ def _timeout_manager(
             lookahead=settings.lookahead,
             outage_limit=settings.timeout_outage_limit,
             visibility=settings.visibility_timeout,
+            payload_retention=settings.payload_retention,
         ),
         on_critical=critical,
     )

@@ -157,7 +157,7 @@ class HandlerNeverEnded(PostdateError):
 
 
 class CriticalFailure(PostdateError):
-    """Storing, fetching, dispatching or receiving failed for so long that only a restart is left."""
+    """A part of the endpoint has failed for so long that only a restart is left; its text says which."""
 
 
 class AzuriteError(PostdateError):

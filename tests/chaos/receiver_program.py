@@ -1,7 +1,8 @@
 """A consumer that dies at a given step: `python receiver_program.py SETTINGS STEP`, both as JSON and name.
 
 It handles messages of its endpoint's queue: one that says "fail" fails; any other sends two messages to the
-queue `effects-<queue>`. At its step it kills itself with SIGKILL; with the step `never` it works until SIGTERM.
+queue `effects-<queue>`. At its step it kills itself with SIGKILL; with the step `never` it works until SIGTERM, and
+with `blocks` it blocks its event loop over the message "block".
 It prints `ready` when it serves.
 """
 
@@ -10,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import Any
 
 from postdate import Endpoint, MessageContext, load_settings
@@ -88,6 +90,9 @@ async def main(settings: dict[str, Any], step: str) -> None:
     async def handle(body: str, context: MessageContext) -> None:
         if step == "in_handler":
             die()
+        if step == "blocks" and body == "block":
+            print("blocking", flush=True)
+            time.sleep(12)  # what an async handler must not do
         if body == "fail":
             raise RuntimeError("as asked")
         context.send(effects(endpoint.settings.own_queue), f"{body} 1")

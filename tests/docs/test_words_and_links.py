@@ -15,7 +15,7 @@ from postdate.cli.main import COMMANDS, GROUPS, click_command
 from postdate.events import EVENTS
 from postdate.settings import FILE_VARIABLE, PREFIX, Settings, show_value
 
-LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")  # pictures too
 TEST = re.compile(r"(?P<file>tests/[\w/]+\.py)(?:::(?P<name>\w+))?")
 
 

@@ -416,6 +416,16 @@ async def test_without_an_error_queue_it_stays_and_goes_there_when_it_is_back():
         assert left(world) == 0
 
 
+async def test_one_that_is_too_large_with_its_fault_headers_goes_with_its_body_in_a_blob():
+    async with open_old_world() as world:
+        await store(world, replace(timeout(due_at=START, destination="nowhere"), body=bytes(36_500)))
+        async with serving(world.endpoint):
+            await world.clock.advance(15 * MINUTE)
+        (copy,) = world.opened("error")
+        assert await world.backend.payloads.get(copy.headers[h.PAYLOAD]) == bytes(36_500)
+        assert left(world) == 0
+
+
 async def test_one_that_cannot_be_read_stays_and_blocks_nobody():
     async with open_old_world() as world:
         rows = encode_timeout(timeout(1, START - MINUTE), SCOPE)

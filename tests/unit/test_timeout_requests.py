@@ -181,6 +181,18 @@ async def test_without_an_error_queue_it_stays_where_it_is_until_there_is_one(me
         assert len(world.in_queue("error")) == 1
 
 
+async def test_what_is_too_large_with_its_fault_headers_goes_with_its_body_in_a_blob():
+    async with open_old_world() as world:
+        large = replace(asking(START, 1), body=bytes(36_500))
+        hopeless = replace(large, headers={k: v for k, v in large.headers.items() if k != h.TIMEOUT_EXPIRE})
+        await put(world, REQUESTS, hopeless)
+        async with serving(world.endpoint):
+            await world.clock.advance(5 * MINUTE)
+        (copy,) = world.opened("error")
+        assert await world.backend.payloads.get(copy.headers[h.PAYLOAD]) == bytes(36_500)
+        assert world.in_queue(REQUESTS) == []
+
+
 async def test_a_poison_message_keeps_nobody_waiting():
     async with open_old_world() as world:
         for n in range(40):

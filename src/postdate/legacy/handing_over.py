@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from postdate.clock import Clock
 from postdate.core.timeout_rounds import retry_after
 from postdate.engine.dispatcher import SERVICE_ERRORS
+from postdate.engine.fitting import Fitting
 from postdate.engine.handover import HandOverTo
 from postdate.errors import OutcomeUnknown, PoisonMessage, PostdateError, UsageError
 from postdate.events import (
@@ -89,12 +90,19 @@ class HandingOver:
     """Hands timeouts over; knows what to do when that fails."""
 
     def __init__(
-        self, backend: Backend, clock: Clock, events: Events, hand_over: HandOverTo, error_queue: str
+        self,
+        backend: Backend,
+        clock: Clock,
+        events: Events,
+        hand_over: HandOverTo,
+        fitting: Fitting,
+        error_queue: str,
     ) -> None:
         self._backend = backend
         self._clock = clock
         self._events = events
         self._hand_over = hand_over
+        self._fitting = fitting
         self._error_queue = error_queue
         self._sent: dict[str, _Sent] = {}
         self._later: dict[str, _Later] = {}
@@ -197,8 +205,9 @@ class HandingOver:
         """To the error queue, with the reason; False: that did not take it either."""
         message, destination = failure.delayed.message, failure.delayed.destination
         fault = Fault(failure.error, destination, self._clock.now(), attempts)
-        text = wrap(with_fault(message, fault), EnvelopeForm.NSERVICEBUS)
         try:
+            copy = await self._fitting(with_fault(message, fault), self._error_queue)
+            text = wrap(copy, EnvelopeForm.NSERVICEBUS)
             receipt = await self._backend.sender.send(self._error_queue, text, guard=acting.guard)
         except PostdateError as refusal:
             self._events.emit(ErrorQueueRefused(message.message_id, self._error_queue, str(refusal), None))

@@ -17,6 +17,7 @@ from postdate.clock import Clock, either
 from postdate.concurrency import for_each
 from postdate.core.timeout_rounds import REST_SECONDS, ROUND_SECONDS, Round, pause_after, round_of
 from postdate.engine.elector import Elector
+from postdate.engine.fitting import Fitting
 from postdate.engine.handover import HandOverTo
 from postdate.errors import AccessDenied, NotProvisioned, PostdateError
 from postdate.events import (
@@ -66,6 +67,7 @@ class ManagerSettings:
     lookahead: timedelta
     outage_limit: timedelta
     visibility: timedelta
+    payload_retention: timedelta
 
 
 class TimeoutManager:
@@ -90,7 +92,8 @@ class TimeoutManager:
         self._settings = settings
         self._on_critical = on_critical
         self._lookahead = max(settings.lookahead, _LEAST_LOOKAHEAD)
-        self._handing_over = HandingOver(backend, clock, events, hand_over, settings.error_queue)
+        fitting = Fitting(backend.payloads, clock, settings.payload_retention)
+        self._handing_over = HandingOver(backend, clock, events, hand_over, fitting, settings.error_queue)
         requests = Requests(
             backend,
             clock,
@@ -101,7 +104,7 @@ class TimeoutManager:
             lookahead=self._lookahead,
             stored=self._stored,
         )
-        shared = SatelliteSettings(settings.error_queue, settings.visibility)
+        shared = SatelliteSettings(settings.error_queue, settings.visibility, fitting)
         self._requests, self._notices = (
             Satellite(queue, handle, backend, clock, events, shared)
             for queue, handle in zip(settings.queues, (requests.keep, requests.hand_over), strict=True)

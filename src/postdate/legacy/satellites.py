@@ -13,6 +13,7 @@ from postdate.clock import Clock
 from postdate.concurrency import for_each
 from postdate.core.timeout_rounds import retry_after
 from postdate.engine.dispatcher import SERVICE_ERRORS
+from postdate.engine.fitting import Fitting
 from postdate.errors import (
     DestinationNotFound,
     NotProvisioned,
@@ -50,6 +51,7 @@ class SatelliteSettings:
 
     error_queue: str
     visibility: timedelta
+    fitting: Fitting
 
 
 class Satellite:
@@ -70,6 +72,7 @@ class Satellite:
         self._clock = clock
         self._events = events
         self._error_queue = settings.error_queue
+        self._fitting = settings.fitting
         self._visibility_s = max(_VISIBILITY_SECONDS, round(settings.visibility.total_seconds()))
 
     async def look(self, acting: Acting) -> int | None:
@@ -111,7 +114,8 @@ class Satellite:
             await self._backend.receiver.nack(received, round(retry_after(attempts)))
             self._events.emit(TimeoutMessageFailed(message.message_id, self.queue, attempts, str(error)))
             return
-        copy = with_fault(message, Fault(error, self.queue, self._clock.now(), attempts))
+        faulty = with_fault(message, Fault(error, self.queue, self._clock.now(), attempts))
+        copy = await self._fitting(faulty, self._error_queue)
         if await self._send_to_error_queue(
             received, message.message_id, wrap(copy, EnvelopeForm.NSERVICEBUS)
         ):
