@@ -72,6 +72,7 @@ async def test_unscaled_in_virtual_time(consumers):
         assert "NServiceBus.Retries.Timestamp" not in headers
 
 
+@pytest.mark.alone
 async def test_scaled_by_a_tenth_on_azurite(postdate_settings, tmp_path):
     unit = timedelta(seconds=0.1)
     async with asyncio.timeout(120):

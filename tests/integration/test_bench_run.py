@@ -21,6 +21,9 @@ from postdate.bench.scale import QUICK
 from postdate.bench.steps import no_lookahead
 from postdate.errors import StorageError
 
+#: They measure real time.
+pytestmark = pytest.mark.alone
+
 COUNT = 120
 SCALE = replace(
     QUICK, trickle_rate=20, trickle_seconds=1, burst=30, ahead_s=3.0, rows_ahead_s=5.0, clock_known_s=0.2
