@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from random import Random
 
+from bench.canvas import pyplot, save
 from postdate import Endpoint
 from postdate.clock import SystemClock, wait_for
 from postdate.local import Azurite
@@ -72,10 +73,7 @@ async def ask_at_random(connection: str) -> list[Sample]:
 
 
 def draw(curves: dict[str, list[Sample]]) -> None:
-    import matplotlib as mpl  # noqa: PLC0415 - of the extra `bench`
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+    plt = pyplot()
 
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
     for name, samples in curves.items():
@@ -86,7 +84,7 @@ def draw(curves: dict[str, list[Sample]]) -> None:
     axes.set_title("How well the service's clock is known, from Date headers of whole seconds")
     axes.grid(visible=True, which="both", alpha=0.3)
     axes.legend()
-    figure.savefig(PICTURE, dpi=110, metadata={"Software": None})
+    save(figure, PICTURE)
 
 
 def main() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.canvas import pyplot, save
+
 Axes = Any
 Found = Mapping[str, Any]
 
@@ -34,10 +36,7 @@ _LABELS = {
 
 def draw(found: Found, folder: Path) -> list[str]:
     """Write all pictures for which there are figures; their names. Existing ones are replaced."""
-    import matplotlib as mpl  # noqa: PLC0415 - of the extra `bench`; the figures do without
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+    plt = pyplot()
 
     pictures: dict[str, Callable[[Axes, Found], bool]] = {
         "bench-drain": _drain,
@@ -52,8 +51,7 @@ def draw(found: Found, folder: Path) -> list[str]:
     for name, picture in pictures.items():
         figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
         if picture(axes, found):
-            # Without date and version, so that the same figures give the same file.
-            figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
+            save(figure, folder / f"{name}.png")
             drawn.append(name)
         plt.close(figure)
     return drawn

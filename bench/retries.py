@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from bench.canvas import pyplot, save
 from postdate import Endpoint, MessageContext, Settings
 from postdate.events import Event, MessageFailed
 from postdate.local import Azurite
@@ -140,10 +141,7 @@ async def on_storage(settings: Settings, unit: timedelta) -> Scenario:
 
 def draw(gaps: Sequence[Gap], path: Path) -> None:
     """Asked against real delay, and what one is later than the other."""
-    import matplotlib as mpl  # noqa: PLC0415 - of the extra `bench`; the figures do without
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+    plt = pyplot()
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     asked, real = [gap.asked for gap in gaps], [gap.real for gap in gaps]
@@ -154,8 +152,7 @@ def draw(gaps: Sequence[Gap], path: Path) -> None:
     right.set(xlabel="delay asked for (s)", ylabel="later than asked (ms)")
     right.set_ylim(bottom=0)
     figure.suptitle(f"{len(gaps)} delayed retries of {MESSAGES} messages on Azurite")
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    plt.close(figure)
+    save(figure, path)
 
 
 def main() -> int:

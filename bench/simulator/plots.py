@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.canvas import pyplot, save
 from bench.simulator.experiments import SQUEEZE
 
 Axes = Any
@@ -11,10 +12,7 @@ Axes = Any
 
 def draw(figures: Mapping[str, Any], directory: Path) -> None:
     """Write all pictures; an existing one is replaced."""
-    import matplotlib as mpl  # noqa: PLC0415 - of the extra `bench`; tables do without
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+    plt = pyplot()
 
     pictures: dict[str, Callable[[Axes, Mapping[str, Any]], None]] = {
         "scale-one-leader": _one_leader,
@@ -27,9 +25,7 @@ def draw(figures: Mapping[str, Any], directory: Path) -> None:
     for name, picture in pictures.items():
         figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
         picture(axes, figures["results"])
-        # Without date and version, so that the same figures give the same file.
-        figure.savefig(directory / f"{name}.png", dpi=110, metadata={"Software": None})
-        plt.close(figure)
+        save(figure, directory / f"{name}.png")
 
 
 def _one_leader(axes: Axes, results: Mapping[str, Any]) -> None:
