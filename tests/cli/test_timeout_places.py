@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cli_cases import on_endpoint
 
+from postdate.legacy.manager import SWITCH_OFF
 from postdate.model.legacy_timeout import LegacyTimeout
 
 
@@ -63,7 +64,7 @@ def test_doctor_tells_what_waits_and_when_the_manager_can_go(cli, storage, place
     settings = on_endpoint(_settings)
     empty = doctor(cli)
     assert empty["status"] == "ok"
-    assert empty["fix"] == "set POSTDATE_DISABLE_TIMEOUT_MANAGER=true, then delete these queues"
+    assert empty["fix"] == SWITCH_OFF
     due_at = datetime(2030, 1, 1, tzinfo=UTC)
 
     async def add(endpoint):

@@ -21,7 +21,7 @@ from legacy_cases import (
     timeout,
 )
 
-from postdate.errors import ServiceBusy
+from postdate.errors import AccessDenied, DestinationNotFound, ServiceBusy, StorageError
 from postdate.events import ErrorQueueRefused, MovedToErrorQueue, PoisonMoved, TimeoutMessageFailed
 from postdate.model import headers as h
 from postdate.model.envelope import unwrap, wrapper_json
@@ -190,6 +190,58 @@ async def test_what_is_too_large_with_its_fault_headers_goes_with_its_body_in_a_
             await world.clock.advance(5 * MINUTE)
         (copy,) = world.opened("error")
         assert await world.backend.payloads.get(copy.headers[h.PAYLOAD]) == bytes(36_500)
+        assert world.in_queue(REQUESTS) == []
+
+
+async def test_a_busy_service_counts_as_no_attempt():
+    async with open_old_world(timeout_outage_limit="1h") as world:
+        sender, send, calls = world.backend.sender, world.backend.sender.send, []
+
+        async def failing(destination, text, **options):
+            if destination != "nowhere":
+                return await send(destination, text, **options)
+            calls.append(destination)
+            raise ServiceBusy("503") if len(calls) <= 7 else DestinationNotFound("nowhere")
+
+        sender.send = failing
+        message = asking(START, 1)
+        await put(
+            world, REQUESTS, replace(message, headers={**message.headers, h.TIMEOUT_DESTINATION: "nowhere"})
+        )
+        async with serving(world.endpoint):
+            await world.clock.advance(60 * MINUTE)
+        (copy,) = world.opened("error")
+        assert len(calls) == 7 + 5
+        assert copy.headers[h.ATTEMPTS] == "5"
+
+
+@pytest.mark.parametrize("error", [StorageError("500"), ServiceBusy("503"), AccessDenied("403")], ids=str)
+async def test_an_error_queue_or_blob_store_that_refuses_keeps_it_until_they_do_not(error):
+    async with open_old_world() as world:
+        large = replace(asking(START, 1), body=bytes(36_500))
+        hopeless = replace(large, headers={k: v for k, v in large.headers.items() if k != h.TIMEOUT_EXPIRE})
+        put_blob, send, refusing = world.backend.payloads.put, world.backend.sender.send, {"blob", "queue"}
+
+        async def no_blob(*arguments, **options):
+            if "blob" in refusing:
+                raise error
+            await put_blob(*arguments, **options)
+
+        async def no_error_queue(destination, text, **options):
+            if destination == "error" and "queue" in refusing:
+                raise error
+            return await send(destination, text, **options)
+
+        await put(world, REQUESTS, hopeless)
+        world.backend.payloads.put, world.backend.sender.send = no_blob, no_error_queue
+        async with serving(world.endpoint):
+            for what in ("blob", "queue"):
+                await world.clock.advance(5 * MINUTE)
+                assert len(world.in_queue(REQUESTS)) == 1
+                assert world.in_queue("error") == []
+                refusing.discard(what)
+            await world.clock.advance(5 * MINUTE)
+        assert len(world.opened("error")) == 1
         assert world.in_queue(REQUESTS) == []
 
 

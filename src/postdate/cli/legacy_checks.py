@@ -8,6 +8,7 @@ from postdate.legacy.manager import MAKE_A_STORE, SWITCH_OFF
 _NAME = "timeout manager"
 #: Timeouts that are counted; more are told as more.
 _COUNTED = 10_000
+_END_IT = "end or abort that migration with the tool that began it; `postdate legacy show` tells more"
 
 
 async def check_timeout_manager(endpoint: Endpoint) -> list[Check]:
@@ -16,6 +17,8 @@ async def check_timeout_manager(endpoint: Endpoint) -> list[Check]:
     if settings.disable_timeout_manager or not settings.endpoint:
         reason = "it has no name" if not settings.endpoint else "POSTDATE_DISABLE_TIMEOUT_MANAGER"
         return [Check(_NAME, Status.SKIPPED, f"switched off ({reason})")]
+    if endpoint.parts.timeouts is None:
+        return [Check(_NAME, Status.SKIPPED, "it does not run beside a store of your own")]
     try:
         return [await _check(endpoint)]
     except AccessDenied:
@@ -37,8 +40,11 @@ async def _check(endpoint: Endpoint) -> Check:
     found = f"{more}{waiting:,} timeouts wait in table {settings.timeout_table}"
     if there:
         found = f"{found}; {in_queues}"
+    hidden = await backend.timeouts.hidden()
+    if hidden:
+        return Check(_NAME, Status.WARNING, f"{found}; {hidden:,} are hidden by a migration tool", _END_IT)
     empty = not waiting and not any(there.values())
-    return Check(_NAME, Status.OK, found, SWITCH_OFF if empty and there else None)
+    return Check(_NAME, Status.OK, found, SWITCH_OFF if empty else None)
 
 
 async def _count(endpoint: Endpoint, queue: str) -> int | None:

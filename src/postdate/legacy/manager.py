@@ -46,7 +46,7 @@ _LEAST_LOOKAHEAD = 3 * PROVISIONAL
 _FLOOR_SECONDS = 0.02
 _NAME = "legacy timeout manager"
 #: What to do when nothing is left.
-SWITCH_OFF = "set POSTDATE_DISABLE_TIMEOUT_MANAGER=true, then delete these queues"
+SWITCH_OFF = "set POSTDATE_DISABLE_TIMEOUT_MANAGER=true; `postdate legacy show` names what can be deleted"
 #: What to do about a queue without a store.
 MAKE_A_STORE = (
     "`postdate setup --timeout-manager` makes one, POSTDATE_TIMEOUT_TABLE names another, and "
@@ -273,7 +273,7 @@ class TimeoutManager:
             return
         # Hidden ones count: an older instance may be working on them.
         counts = [await self._backend.sender.approximate_count(queue) for queue in queues]
-        if not any(counts):
+        if not any(counts) and not await self._backend.timeouts.hidden():
             term.tell_once(self._events, TimeoutManagerDrained(queues, SWITCH_OFF))
 
     def _rest(self, term: TermState, *, storeless: bool = False) -> None:

@@ -5,6 +5,7 @@ queues. What no repeat can help goes to the error queue at once; what says nothi
 service is busy, the store is gone) leaves it where it is.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -73,6 +74,9 @@ class Satellite:
         self._events = events
         self._error_queue = settings.error_queue
         self._fitting = settings.fitting
+        #: By native id, how often the service was what failed. Kept here and not in the message: an older
+        #: instance, which may take it too, has to find its own envelope.
+        self._uncounted: Counter[str] = Counter()
         self._visibility_s = max(_VISIBILITY_SECONDS, round(settings.visibility.total_seconds()))
 
     async def look(self, acting: Acting) -> int | None:
@@ -105,20 +109,20 @@ class Satellite:
             await self._failed(received, opened.message, error)
         else:
             await self._backend.receiver.ack(received)
+            self._uncounted.pop(received.native_id, None)
 
     async def _failed(self, received: Received, message: Message, error: PostdateError) -> None:
-        attempts = received.dequeue_count
         lasting = isinstance(error, PoisonMessage | UsageError)
         service = isinstance(error, (*SERVICE_ERRORS, NotProvisioned))
+        if service:
+            self._uncounted[received.native_id] += 1
+        attempts = received.dequeue_count - self._uncounted[received.native_id]
         if service or (attempts < ATTEMPTS and not lasting):
-            await self._backend.receiver.nack(received, round(retry_after(attempts)))
+            await self._backend.receiver.nack(received, round(retry_after(received.dequeue_count)))
             self._events.emit(TimeoutMessageFailed(message.message_id, self.queue, attempts, str(error)))
             return
-        faulty = with_fault(message, Fault(error, self.queue, self._clock.now(), attempts))
-        copy = await self._fitting(faulty, self._error_queue)
-        if await self._send_to_error_queue(
-            received, message.message_id, wrap(copy, EnvelopeForm.NSERVICEBUS)
-        ):
+        copy = with_fault(message, Fault(error, self.queue, self._clock.now(), attempts))
+        if await self._send_to_error_queue(received, message.message_id, copy):
             self._events.emit(
                 MovedToErrorQueue(message.message_id, self.queue, self._error_queue, attempts, str(error))
             )
@@ -128,14 +132,17 @@ class Satellite:
         if await self._send_to_error_queue(received, received.native_id, received.text):
             self._events.emit(PoisonMoved(received.native_id, self.queue, self._error_queue, str(error)))
 
-    async def _send_to_error_queue(self, received: Received, message_id: str, text: str) -> bool:
+    async def _send_to_error_queue(self, received: Received, message_id: str, copy: Message | str) -> bool:
         """False: it did not take the message, which stays in its own queue."""
         try:
-            await self._backend.sender.send(self._error_queue, text)
+            if isinstance(copy, Message):
+                copy = wrap(await self._fitting(copy, self._error_queue), EnvelopeForm.NSERVICEBUS)
+            await self._backend.sender.send(self._error_queue, copy)
         except PostdateError as refusal:
             again_at = self._clock.now() + timedelta(seconds=_REFUSED_SECONDS)
             await self._backend.receiver.nack(received, _REFUSED_SECONDS)
             self._events.emit(ErrorQueueRefused(message_id, self._error_queue, str(refusal), again_at))
             return False
         await self._backend.receiver.ack(received)
+        self._uncounted.pop(received.native_id, None)
         return True
