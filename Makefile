@@ -41,10 +41,10 @@ $(BENCH_STAMP): requirements/bench.txt $(STAMP)
 	@$(PIP) install -qq -r requirements/bench.txt
 	@touch $@
 
-# Most tests wait for leases, kills and clocks, so three run side by side, each file in one process; then
-# those that measure real time, one after the other.
+# Most tests wait for leases, kills and clocks, so three run side by side, each file in one process and all
+# that share a Spark session in one (tests/conftest.py); then those that measure real time, one after the other.
 test: $(STAMP) ## run all tests
-	$(BIN)/pytest -n 3 --dist loadfile -m "not alone"
+	$(BIN)/pytest -n 3 --dist loadgroup -m "not alone"
 	$(BIN)/pytest -m alone
 
 quick: $(STAMP) ## run the tests that need no storage service

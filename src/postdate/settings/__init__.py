@@ -1,7 +1,15 @@
 """Typed settings, from code, the environment (`POSTDATE_*`) or a TOML file, in this order."""
 
 from postdate.settings.accounts import Account
-from postdate.settings.environment import FILE_VARIABLE, cache_folder, child_environment, in_ci
+from postdate.settings.environment import (
+    FILE_VARIABLE,
+    cache_folder,
+    child_environment,
+    in_ci,
+    set_default,
+    settings_file,
+    variable,
+)
 from postdate.settings.fields import PREFIX, BackendName, Duration, Guarantee, LargeBodies, LeaseTarget
 from postdate.settings.loading import SettingLine, explain_settings, load_settings, show_value
 from postdate.settings.model import Settings
@@ -25,5 +33,8 @@ __all__ = [
     "list_prices",
     "load_prices",
     "load_settings",
+    "set_default",
+    "settings_file",
     "show_value",
+    "variable",
 ]

@@ -2,6 +2,7 @@
 
 # ruff: noqa: TID251 - this is the place that may read it
 
+import json
 import os
 import tomllib
 from pathlib import Path
@@ -18,21 +19,30 @@ def variable(name: str) -> str | None:
     return os.environ.get(name) or None
 
 
-def settings_file() -> dict[str, Any]:
-    """What the file of settings holds; nothing where none is named.
+def settings_file(named: str | None = None) -> dict[str, Any]:
+    """What a file of settings holds: TOML, or JSON where its name ends so. Nothing where none is named.
+
+    Args:
+        named: its path; default: what POSTDATE_SETTINGS_FILE names.
 
     Raises:
-        ConfigurationError: it can't be read, or is not TOML.
+        ConfigurationError: it can't be read, or is not what its name says.
     """
-    path = variable(FILE_VARIABLE)
+    path = named or variable(FILE_VARIABLE)
     if not path:
         return {}
+    shown = path if named else f"{FILE_VARIABLE}={path}"
+    kind = "JSON" if path.endswith(".json") else "TOML"
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        values = json.loads(text) if kind == "JSON" else tomllib.loads(text)
     except OSError as error:
-        raise ConfigurationError(f"{FILE_VARIABLE}={path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{FILE_VARIABLE}={path} is not TOML: {error}") from None
+        raise ConfigurationError(f"{shown}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{shown} is not {kind}: {error}") from None
+    if not isinstance(values, dict):
+        raise ConfigurationError(f"{shown} is not an object of settings")
+    return values
 
 
 def cache_folder() -> Path:
@@ -45,6 +55,11 @@ def child_environment(**changes: str | None) -> dict[str, str]:
     """The environment for a process that we start: ours with `changes`; None leaves a variable out."""
     merged = {**os.environ, **changes}
     return {name: value for name, value in merged.items() if value is not None}
+
+
+def set_default(name: str, value: str) -> None:
+    """Set a variable of this process, and of what it starts, unless it has a value."""
+    os.environ.setdefault(name, value)
 
 
 def in_ci() -> bool:

@@ -17,6 +17,7 @@ from postdate.backends.azure_storage.failures import CALL_ERRORS, Refusal, refus
 from postdate.backends.azure_storage.inbox import InboxTable
 from postdate.backends.azure_storage.payload_blobs import PayloadBlobs
 from postdate.backends.azure_storage.queues import AzureQueueReceiver, AzureQueueSender
+from postdate.backends.azure_storage.scan import TableScan
 from postdate.backends.azure_storage.timeouts import AzureTimeouts
 from postdate.backends.azure_storage.transport import open_session
 from postdate.clock import StorageClock
@@ -68,6 +69,11 @@ class AzureStorageBackend:
     def new_lease(self) -> ContainerLease:
         """A further lease store on the same lease, for a second elector in this process."""
         return ContainerLease(self._container, self._own.endpoints.blob, self._clock, self._lease_target)
+
+    def scan(self, table: str | None = None) -> TableScan:
+        """Reads a table of the account by key ranges; default: the delays table."""
+        name = table or str(self._table.table_name)
+        return TableScan(self._own.hot_table(name), self._own.endpoints.table, name)
 
     @cached_property
     def inbox(self) -> InboxTable:

@@ -134,6 +134,14 @@ def _etag_of(entry: Mapping[str, Any]) -> str:
     return f"W/\"datetime'{quote(entry['Timestamp'])}'\"" if "Timestamp" in entry else ""
 
 
+def instant_of_text(text: object) -> datetime | None:
+    """The instant that the service writes as text; None: it wrote none."""
+    try:
+        return _instant(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
 def due_of(row: Row) -> datetime | None:
     """When a row is due; None: at once, since nothing in it tells."""
     return row.due_at if isinstance(row, UnreadableRow) else row.delayed.due_at

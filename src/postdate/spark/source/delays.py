@@ -1,0 +1,111 @@
+"""`format("postdate")`: the waiting rows of an endpoint.
+
+Reading is cut into ranges of row keys; a filter on `due_time` limits the hours that are read at all, and only
+columns that are asked for are read. Every task opens the storage account for itself.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from postdate.errors import UsageError
+from postdate.model.keys import RowKey
+from postdate.model.rowcodec import DUE_TIME
+from postdate.spark import schema as columns
+from postdate.spark.ranges import DueWindow, KeyRange, cut, hours
+from postdate.spark.reference import SettingsReference
+from postdate.spark.source.columns import COLUMNS, STORED, due_of
+from postdate.spark.source.filters import narrowed
+from postdate.spark.tasks import azure_backend, iterate, opened
+
+#: Rows of one range, unless option rowsPerPartition says otherwise.
+ROWS_PER_PARTITION = 10_000
+_OPTIONS = frozenset({"rowsperpartition"})
+_KEYS = ("PartitionKey", "RowKey")
+
+
+class DelaysSource(DataSource):
+    """The waiting rows of an endpoint.
+
+    Options: `endpoint`, `delaysTable`, `settingsFile`, `settingsFactory` (see `SettingsReference`), and
+    `rowsPerPartition` (default 10,000).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return "postdate"
+
+    def schema(self) -> StructType:
+        """The columns, with units in their comments."""
+        return columns.DELAYS
+
+    def reader(self, schema: StructType) -> "DelaysReader":
+        """Reads; `schema` holds the columns that are asked for."""
+        rows = self.options.get("rowsPerPartition", str(ROWS_PER_PARTITION))
+        if not rows.isdecimal() or not int(rows):
+            raise UsageError(
+                f"option rowsPerPartition: {rows!r} is not a number of rows; write 10000, for example"
+            )
+        return DelaysReader(SettingsReference.from_options(self.options, others=_OPTIONS), schema, int(rows))
+
+
+@dataclass
+class RangePartition(InputPartition):
+    """One range of row keys."""
+
+    keys: KeyRange
+
+
+class DelaysReader(DataSourceReader):
+    """Reads waiting rows, range by range."""
+
+    def __init__(self, reference: SettingsReference, schema: StructType, rows: int) -> None:
+        self._reference = reference
+        self._schema = schema
+        self._rows = rows
+        self._window = DueWindow()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take what limits the due time; Spark checks every filter again."""
+        for one in filters:
+            self._window = narrowed(self._window, one)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Ranges of about even size, found by reading keys alone: memory does not grow with the rows."""
+        # Spark wants one at least.
+        ranges = list(cut(iterate(self._keys), self._rows)) or [hours(self._window)]
+        return [RangePartition(keys) for keys in ranges]
+
+    async def _keys(self) -> AsyncGenerator[RowKey, None]:
+        async with opened(self._reference) as endpoint:
+            async for page in azure_backend(endpoint).scan().pages(hours(self._window).filter(), _KEYS):
+                for one in page:
+                    yield one.key
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a range, a page at a time."""
+        assert isinstance(partition, RangePartition)
+        return iterate(lambda: self._batches(partition.keys))
+
+    async def _batches(self, keys: KeyRange) -> AsyncGenerator[pa.RecordBatch, None]:
+        arrow = to_arrow_schema(self._schema, timezone="UTC")
+        names = self._schema.names
+        stored = {column for name in names for column in STORED.get(name, ())}
+        # A row is judged by its due time, whatever is asked for.
+        select = sorted({*_KEYS, DUE_TIME, *stored})
+        async with opened(self._reference) as endpoint:
+            async for page in azure_backend(endpoint).scan().pages(keys.filter(), select):
+                rows = [one for one in page if self._window.holds(due_of(one))]
+                arrays = [pa.array([COLUMNS[f.name](one) for one in rows], type=f.type) for f in arrow]
+                yield pa.RecordBatch.from_arrays(arrays, schema=arrow)
