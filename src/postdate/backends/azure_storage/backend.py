@@ -9,6 +9,7 @@ import aiohttp
 from azure.data.tables.aio import TableClient
 from azure.storage.blob.aio import ContainerClient
 
+from postdate.backends.azure_storage.bulk_blobs import BulkBlobs
 from postdate.backends.azure_storage.clients import AccountClients, Credentials, WrapTransport
 from postdate.backends.azure_storage.connection import Place, endpoints_of
 from postdate.backends.azure_storage.container_lease import ContainerLease
@@ -69,6 +70,11 @@ class AzureStorageBackend:
     def new_lease(self) -> ContainerLease:
         """A further lease store on the same lease, for a second elector in this process."""
         return ContainerLease(self._container, self._own.endpoints.blob, self._clock, self._lease_target)
+
+    @cached_property
+    def bulk(self) -> BulkBlobs:
+        """Documents of bulk runs."""
+        return BulkBlobs(self._container, self._own.endpoints.blob)
 
     def scan(self, table: str | None = None) -> TableScan:
         """Reads a table of the account by key ranges; default: the delays table."""

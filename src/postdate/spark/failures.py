@@ -1,0 +1,59 @@
+"""What goes wrong in a task comes back as a traceback inside a traceback; here it is one line again."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from postdate import errors
+from postdate.errors import ConfigurationError, PostdateError, UsageError
+
+#: The last line of a traceback that one of our errors ended.
+_OURS = re.compile(r"^(?:\s*E\s+)?postdate\.errors\.(\w+): (.+)$", re.MULTILINE)
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)'")
+_SHOWN_CHARACTERS = 300
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Raise what Spark raises as an error of ours, where it began as one, or in one line of Spark's own.
+
+    Raises:
+        PostdateError: of the class that was raised in the task, where that is known.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise translated(str(error)) from error
+
+
+def translated(text: str) -> PostdateError:
+    """The error that a text of Spark's tells."""
+    ours = _OURS.findall(text)
+    if ours:
+        name, message = ours[-1]
+        return _made(getattr(errors, name, PostdateError), message)
+    missing = _NO_MODULE.search(text)
+    if missing:
+        return ConfigurationError(
+            f"a Spark task can't import {missing[1]}; install postdate[spark] where executors run (on this "
+            "machine PYSPARK_PYTHON names their Python)"
+        )
+    if "PATH_NOT_FOUND" in text or "UNRESOLVED_COLUMN" in text or "AnalysisException" in text:
+        return UsageError(_first_line(text))
+    return PostdateError(f"Spark: {_first_line(text)}")
+
+
+def _made(kind: type[PostdateError], message: str) -> PostdateError:
+    # Some are made of more than a text; the nearest of their bases that is not says the same.
+    for base in kind.__mro__:
+        if not any("__init__" in vars(one) for one in base.__mro__ if issubclass(one, PostdateError)):
+            break
+    return base(message) if issubclass(base, PostdateError) else PostdateError(message)
+
+
+def _first_line(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[: _SHOWN_CHARACTERS - 1]}…"

@@ -1,0 +1,58 @@
+"""Errors of Spark's tasks, told in one line."""
+
+import pytest
+
+from postdate.errors import (
+    ConfigurationError,
+    DestinationNotFound,
+    InvalidDueTime,
+    NotProvisioned,
+    PostdateError,
+    UsageError,
+)
+from postdate.spark.failures import translated
+
+TRACE = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "worker.py", line 98, in main
+{error}
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:608)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "text"),
+    [
+        ("postdate.errors.NotProvisioned: table x is missing", NotProvisioned, "table x is missing"),
+        ("postdate.errors.InvalidDueTime: it is naive", InvalidDueTime, "it is naive"),
+        (
+            "postdate.errors.DestinationNotFound: queue 'x' is not there",
+            PostdateError,
+            "queue 'x' is not there",
+        ),
+        ("ModuleNotFoundError: No module named 'postdate'", ConfigurationError, "can't import postdate"),
+        ("ZeroDivisionError: division by zero", PostdateError, "Spark: An exception was thrown"),
+    ],
+)
+def test_an_error_in_a_task_is_one_line_of_its_kind(line, kind, text):
+    error = translated(TRACE.format(error=line))
+    assert isinstance(error, kind)
+    assert text in str(error)
+    assert "\n" not in str(error)
+    assert "Traceback" not in str(error)
+
+
+def test_the_last_of_ours_is_what_ended_it():
+    chained = "postdate.errors.StorageError: first\n\nDuring handling:\npostdate.errors.UsageError: second\n"
+    assert str(translated(TRACE.format(error=chained))) == "second"
+
+
+def test_errors_of_spark_that_are_the_users_are_usage():
+    assert isinstance(
+        translated("[PATH_NOT_FOUND] Path does not exist: file:/x.csv. SQLSTATE: 42K03"), UsageError
+    )
+
+
+def test_an_error_made_of_more_than_a_text_keeps_its_text():
+    assert DestinationNotFound("x").destination == "x"
+    assert str(translated("postdate.errors.DestinationNotFound: gone")) == "gone"
