@@ -183,7 +183,14 @@ class Intake:
 
     async def store(self, batch: Sequence[Accepted]) -> list[str | PostdateError]:
         """Make rows of messages; for each its handle, or why it has none."""
-        answers: dict[int, str | PostdateError] = {}
+        return [
+            format_handle(RowHandle(outcome.key)) if isinstance(outcome, AddResult) else outcome
+            for outcome in await self.store_rows(batch)
+        ]
+
+    async def store_rows(self, batch: Sequence[Accepted]) -> list[AddResult | PostdateError]:
+        """As `store`; for each its row, and whether this call made it."""
+        answers: dict[int, AddResult | PostdateError] = {}
 
         async def park(position: int) -> None:
             try:
@@ -197,7 +204,7 @@ class Intake:
         answers.update(zip(rest, await self._add([batch[n].delayed for n in rest]), strict=True))
         return [answers[n] for n in range(len(batch))]
 
-    async def _add(self, messages: Sequence[DelayedMessage]) -> list[str | PostdateError]:
+    async def _add(self, messages: Sequence[DelayedMessage]) -> list[AddResult | PostdateError]:
         outcomes: Sequence[AddOutcome]
         failure: PostdateError | None = None
         try:
@@ -205,23 +212,22 @@ class Intake:
         except PostdateError as error:
             failure = error
             outcomes = added_before(error, len(messages))
-        handles: list[str | PostdateError] = []
+        answers: list[AddResult | PostdateError] = []
         stored: list[datetime] = []
         for delayed, outcome in zip(messages, outcomes, strict=True):
             if isinstance(outcome, AddResult):
                 self._tell(delayed, "row")
                 stored.append(delayed.due_at)
-                handles.append(format_handle(RowHandle(outcome.key)))
-            elif outcome is not None:
-                handles.append(outcome)
+            if outcome is not None:
+                answers.append(outcome)
             elif failure is not None:
-                handles.append(not_tried(failure))
+                answers.append(not_tried(failure))
         if stored:
             self._breaker.succeeded()
             self._wake(min(stored))
         if failure is not None:
             self._breaker.failed(failure)
-        return handles
+        return answers
 
     async def _park(self, checked: Accepted) -> None:
         """Store the large body before anything refers to it."""
