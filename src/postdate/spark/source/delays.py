@@ -1,4 +1,4 @@
-"""`format("postdate")`: the waiting rows of an endpoint.
+"""`format("postdate")`: the waiting rows of an endpoint, to read and to append to.
 
 Reading is cut into ranges of row keys; a filter on `due_time` limits the hours that are read at all, and only
 columns that are asked for are read. Every task opens the storage account for itself.
@@ -24,12 +24,13 @@ from postdate.spark import schema as columns
 from postdate.spark.ranges import DueWindow, KeyRange, cut, hours
 from postdate.spark.reference import SettingsReference
 from postdate.spark.source.columns import COLUMNS, STORED, due_of
+from postdate.spark.source.delays_writer import DelaysWriter
 from postdate.spark.source.filters import narrowed
 from postdate.spark.tasks import azure_backend, iterate, opened
 
 #: Rows of one range, unless option rowsPerPartition says otherwise.
 ROWS_PER_PARTITION = 10_000
-_OPTIONS = frozenset({"rowsperpartition"})
+_OPTIONS = frozenset({"rowsperpartition", "run"})
 _KEYS = ("PartitionKey", "RowKey")
 
 
@@ -57,6 +58,13 @@ class DelaysSource(DataSource):
                 f"option rowsPerPartition: {rows!r} is not a number of rows; write 10000, for example"
             )
         return DelaysReader(SettingsReference.from_options(self.options, others=_OPTIONS), schema, int(rows))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DelaysWriter:
+        """Writes; option `run` names the manifest. Only appending makes sense, since rows are due and go."""
+        if overwrite:
+            raise UsageError("mode overwrite would drop messages that wait; use mode append")
+        reference = SettingsReference.from_options(self.options, others=_OPTIONS)
+        return DelaysWriter(reference, schema, self.options.get("run"))
 
 
 @dataclass
