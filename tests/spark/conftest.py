@@ -15,7 +15,7 @@ from postdate.spark.reference import shared_with_tasks
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = local_session("local[2]", name="postdate tests")
+    session = local_session("local[2,4]", name="postdate tests")
     yield session
     session.stop()
 

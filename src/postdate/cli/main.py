@@ -46,6 +46,7 @@ from postdate.cli.schedule_many import schedule_many
 from postdate.cli.send import send
 from postdate.cli.setup import setup
 from postdate.cli.show import show
+from postdate.cli.spark.schedule import schedule as spark_schedule
 from postdate.cli.stats import stats
 from postdate.cli.version import show_version
 
@@ -72,6 +73,7 @@ def postdate() -> None:
 #: Groups of commands, and what they are for.
 GROUPS = {
     "errors": "See what lies in the error queue, by cause; send it back, or discard it.",
+    "spark": "Bulk, on Spark: needs postdate[spark] and Java 17 or later.",
     "legacy": "Leave the timeout manager of older endpoints behind.",
 }
 #: Every command, by its full name, in the order of the help.
@@ -101,6 +103,7 @@ COMMANDS = {
     "doctor": doctor,
     "demo": demo,
     "bench": bench,
+    "spark schedule": spark_schedule,
     "legacy show": legacy_show,
     "legacy drain": legacy_drain,
     "legacy undo": legacy_undo,

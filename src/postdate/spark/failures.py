@@ -56,4 +56,5 @@ def _made(kind: type[PostdateError], message: str) -> PostdateError:
 
 def _first_line(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+    line = line.partition(" SQLSTATE:")[0]
     return line if len(line) <= _SHOWN_CHARACTERS else f"{line[: _SHOWN_CHARACTERS - 1]}…"

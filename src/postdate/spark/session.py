@@ -41,14 +41,14 @@ _DEFAULTS = {
 
 
 def local_session(
-    master: str = "local[*]", *, name: str = "postdate", log: Path | None = None, **conf: str
+    master: str = "local[*,4]", *, name: str = "postdate", log: Path | None = None, **conf: str
 ) -> "SparkSession":
     """A session on this machine that can read and write our data sources; stop it when you are done.
 
     Listens on loopback only and shows no progress. Timestamps are UTC.
 
     Args:
-        master: Spark's master, `local[N]` for N tasks at once.
+        master: Spark's; `local[N,F]` for N tasks at once, each tried F times at most.
         name: the application's.
         log: where Spark writes what it has to say; default: a file that is deleted at the end.
         conf: Spark's settings, dots written as `__` (`spark__executor__memory="2g"`).
@@ -61,6 +61,7 @@ def local_session(
         import pyarrow  # noqa: F401, ICN001, PLC0415 - every task needs it: say so before the JVM starts
         from py4j.protocol import Py4JError  # noqa: PLC0415 - of the extra `spark`
         from pyspark.errors import PySparkException  # noqa: PLC0415
+        from pyspark.logger import PySparkLogger  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
     except ImportError as error:
         raise ConfigurationError(f"{_EXTRA} ({error})") from None
@@ -78,6 +79,8 @@ def local_session(
                 f"Spark did not start ({str(error).splitlines()[0]}); see {where}"
             ) from None
         session.sparkContext.setLogLevel("ERROR")
+    # It writes each error of Spark's, with its whole trace, to stderr before anybody can tell it in one line.
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     register(session)
     return session
 

@@ -1,0 +1,1 @@
+"""`postdate spark`: the bulk jobs. pyspark is imported when one runs, never before."""

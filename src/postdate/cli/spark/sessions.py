@@ -1,0 +1,95 @@
+"""What the bulk commands share: a session, settings for its tasks, a bar, frames from files."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postdate.cli.command import Call
+from postdate.cli.progress import progress_display
+from postdate.clock import SystemClock
+from postdate.errors import ConfigurationError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from postdate.spark import SettingsReference
+
+Master = Annotated[
+    str,
+    typer.Option(
+        help="Spark's master; local[N,F] runs N tasks at once on this machine, each F times at most."
+    ),
+]
+DEFAULT_MASTER = "local[*,4]"
+FileFormat = Annotated[
+    str | None, typer.Option("--format", help="csv, json (an object per line) or parquet; default: by name.")
+]
+_FORMATS = ("csv", "json", "parquet")
+
+
+@contextmanager
+def spark_session(call: Call, master: str) -> "Iterator[tuple[SparkSession, SettingsReference]]":
+    """A session, and where its tasks find the settings of this call.
+
+    On this machine they get them in a file that only this user can read. Elsewhere they have an environment
+    of their own: POSTDATE_CONNECTION, or what an identity needs, must be set there.
+    """
+    try:
+        from postdate.spark import SettingsReference, local_session  # noqa: PLC0415 - late: see the package
+        from postdate.spark.reference import shared_with_tasks  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigurationError(f"Spark is not installed; pip install 'postdate[spark]' ({error})") from None
+    settings = call.settings()
+    with shared_with_tasks(settings) as file:
+        here = master.startswith("local")
+        reference = file if here else SettingsReference(settings.endpoint, settings.delays_table)
+        reference.load()  # what is wrong with them is told now
+        session = local_session(master)
+        try:
+            yield session, reference
+        finally:
+            session.stop()
+
+
+@contextmanager
+def task_progress(call: Call, what: str) -> Iterator[Callable[[int, int], None]]:
+    """Tells on stderr how many tasks have ended, of how many."""
+    with progress_display(100, SystemClock(), prints=call.out.json and sys.stdout.isatty()) as display:
+
+        def told(ended: int, of: int) -> None:
+            display.update(f"{what}: {ended:,} of {of:,} tasks", 100 * ended // of if of else 0)
+
+        yield told
+
+
+def read_frame(
+    session: "SparkSession", paths: list[Path], file_format: str | None, select: list[str]
+) -> "DataFrame":
+    """The rows of files, CSV with a header line and all its values as text.
+
+    Raises:
+        UsageError: a file is not there, or its format is not known.
+    """
+    from postdate.spark.failures import told_in_one_line  # noqa: PLC0415 - imports pyspark
+
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path}: there is no such file or folder")
+    suffix = paths[0].suffix.lstrip(".").lower()
+    kind = file_format or {"jsonl": "json", "ndjson": "json"}.get(suffix, suffix)
+    if kind not in _FORMATS:
+        raise UsageError(
+            f"{paths[0]}: {kind or 'no suffix'} is no format that is read; give --format csv, json or parquet"
+        )
+    options = (
+        {"header": "true", "multiLine": "true", "escape": '"', "mode": "FAILFAST"} if kind == "csv" else {}
+    )
+    if kind == "json":
+        options = {"mode": "FAILFAST"}
+    with told_in_one_line():
+        frame = session.read.format(kind).options(**options).load([str(path) for path in paths])
+        return frame.selectExpr(*select) if select else frame
