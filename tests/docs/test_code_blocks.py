@@ -22,9 +22,10 @@ from postdate.cli.main import app
 from postdate.settings import cache_folder, child_environment, load_settings
 
 #: Programs beside our own that blocks may call.
-PROGRAMS = {"cd", "echo", "export", "git", "kill", "pip", "python", "trap", "wait"}
+PROGRAMS = {"cd", "echo", "export", "git", "kill", "pip", "printf", "python", "trap", "wait"}
 _SAYS = re.compile(r"print\(.*\)  # (?P<said>.+)")
-_SECONDS = 60
+#: Spark alone takes ten to start, and more where other tests run.
+_SECONDS = 180
 
 
 @pytest.fixture(autouse=True)

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 Master = Annotated[
     str,
-    typer.Option(
-        help="Spark's master; local[N,F] runs N tasks at once on this machine, each F times at most."
-    ),
+    typer.Option(help="Where Spark runs: local[N,F] is N tasks at once on this machine, each tried F times."),
 ]
 DEFAULT_MASTER = "local[*,4]"
 FileFormat = Annotated[
