@@ -34,6 +34,7 @@ What to catch: `UsageError` to show the caller their mistake, `StorageError` to 
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import ClassVar
 
 _SHOWN_CHARACTERS = 80
@@ -132,13 +133,13 @@ class NoHandler(PoisonMessage):
 
 
 class TryLater(PostdateError):
-    """Raised in a handler: the message goes back, hidden for `delay` seconds; nothing counts as failed."""
+    """Raised in a handler: the message goes back, hidden for `delay`, a second at least; nothing failed."""
 
-    def __init__(self, reason: str, delay: float = 1.0) -> None:
+    def __init__(self, reason: str, delay: float | timedelta = 1.0) -> None:
         super().__init__(reason)
         self.reason = reason
-        #: Seconds; whole ones, since a queue hides for whole seconds.
-        self.delay = delay
+        #: Seconds; a queue hides for whole ones.
+        self.delay: float = delay.total_seconds() if isinstance(delay, timedelta) else delay
 
     def __reduce__(self) -> tuple[type["TryLater"], tuple[str, float]]:
         return type(self), (self.reason, self.delay)

@@ -10,7 +10,7 @@ from test_classify import raised
 from postdate import MessageContext, Recoverability
 from postdate.core.classify import Classifier, Kind
 from postdate.core.recoverability import Discard, ImmediateRetry, MoveToError
-from postdate.errors import ConfigurationError, HandlerNeverEnded, ServiceBusy
+from postdate.errors import ConfigurationError, HandlerNeverEnded, ServiceBusy, TryLater
 from postdate.events import Handled, HandlerAbandoned, MessageFailed, PolicyFailed
 from postdate.model import headers as h
 
@@ -309,3 +309,37 @@ def test_an_error_that_was_handled_before_the_real_one_is_not_permanent():
             raise ConnectionResetError  # noqa: B904 - that is the point
 
     assert Classifier()(raised(upsert)) is Kind.TRANSIENT
+
+
+@pytest.mark.parametrize(
+    ("delay", "times"), [(0, 10), (-5, 10), (0.2, 10), (timedelta(seconds=3), 4), ("3s", 4)]
+)
+async def test_try_later_waits_as_long_as_it_says_and_a_second_at_least(delay, times):
+    async with open_scene() as scene:
+        endpoint, seen = scene.endpoint(), []
+
+        @endpoint.handler
+        async def place(body: bytes) -> None:
+            seen.append(body)
+            raise TryLater("the door is shut", delay=delay)
+
+        await scene.put()
+        await scene.run_for(endpoint, seconds=10)
+        assert times / 2 < len(seen) <= times + 1
+
+
+@pytest.mark.parametrize("delay", ["soon", float("nan"), None, 1e12])
+async def test_a_try_later_without_a_duration_is_a_failure_that_names_it(delay):
+    async with open_scene() as scene:
+        endpoint = scene.endpoint()
+
+        @endpoint.handler
+        async def place(body: bytes) -> None:
+            raise TryLater("the door is shut", delay=delay)
+
+        await scene.put()
+        await scene.run_for(endpoint, seconds=5)
+        (failed,) = scene.log.of(MessageFailed)
+        assert "TryLater" in failed.error
+        assert str(delay)[:4] in failed.error
+        assert len(scene.in_queue("error")) == 1

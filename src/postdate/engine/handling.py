@@ -10,7 +10,7 @@ deletes one.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from postdate.clock import Clock
 from postdate.core import recoverability as r
@@ -32,9 +32,11 @@ from postdate.errors import (
     PostdateError,
     StorageError,
     TryLater,
+    UsageError,
 )
 from postdate.events import AlreadyHandled, BackToSpeed, Events, Handled, SlowedDown
 from postdate.model import headers as h
+from postdate.model.durations import due_after
 from postdate.ports import QueueReceiver
 
 
@@ -181,10 +183,21 @@ class Handling:
         if ended.error is None:
             await self._succeeded(held, delivery, handled)
         elif isinstance(ended.error, TryLater) and not self._settings.ack_first:
-            error = ended.error
-            await self._parts.recovery.give_back(held, delivery, error.reason, error.delay)
+            await self._put_off(held, delivery, ended, ended.error)
         else:
             await self._failed(held, delivery, ended)
+
+    async def _put_off(self, held: Held, delivery: Delivery, ended: Ended, wish: TryLater) -> None:
+        now = self._parts.clock.now()
+        try:
+            wait_s = (due_after(wish.delay, now) - now).total_seconds()
+        except UsageError as error:
+            refusal = UsageError(f"TryLater: {error}")
+            refusal.__cause__ = wish
+            await self._failed(held, delivery, replace(ended, error=refusal))
+            return
+        # Whoever asks for no wait would ask again and again, as fast as the queue answers.
+        await self._parts.recovery.give_back(held, delivery, wish.reason, max(wait_s, 1.0))
 
     async def _succeeded(self, held: Held, delivery: Delivery, handled: Handled) -> None:
         if not self._settings.ack_first:
