@@ -155,8 +155,14 @@ class Inbox:
         is the `Once` of the message. A message that is done with is not handed to the handler.
 
         Raises:
-            ConfigurationError: the handler is not a coroutine function.
+            ConfigurationError: the handler is not a coroutine function, or is registered already, so that the
+                endpoint would call it and not what this returns.
         """
+        if self._endpoint.is_handler(handler):
+            raise ConfigurationError(
+                f"handler {type_name(handler)} is registered without its inbox; write @endpoint.handler "
+                "above @inbox.once_per_message"
+            )
         if not inspect.iscoroutinefunction(handler):
             raise ConfigurationError(f"handler {type_name(handler)} of an inbox must be an async def")
         parameters = list(inspect.signature(handler).parameters.values())

@@ -7,6 +7,7 @@ import msgspec
 import pydantic
 import pytest
 
+from postdate import MessageContext
 from postdate.engine.handlers import Handlers
 from postdate.errors import ConfigurationError, NoHandler, UnreadableBody
 from postdate.model import headers as h
@@ -161,3 +162,19 @@ def test_type_names_lose_what_only_dotnet_needs():
     assert enclosed_types("A.B, Assembly, Version=1;C.D+E") == ["A.B", "C.D+E"]
     assert enclosed_types(None) == enclosed_types(" ; ") == []
     assert [simple_name(name) for name in ("A.B.C", "A+B", "C")] == ["C", "B", "C"]
+
+
+async def context_first(context: MessageContext, order: Place): ...
+
+
+def test_a_context_in_the_place_of_the_message_is_refused():
+    with pytest.raises(ConfigurationError, match=r"context_first has its context first"):
+        handlers_of(context_first)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"), [(None, "Contoso.Place"), ("Contoso.Place", ()), (Place, "Contoso.Place")]
+)
+def test_a_text_in_the_place_of_names_is_refused(wanted, names):
+    with pytest.raises(ConfigurationError, match=r"names=\['Contoso\.Place'\]"):
+        Handlers().add(on_place, wanted, names, timeouts=False)

@@ -237,3 +237,13 @@ async def test_a_plain_function_is_refused():
 
         with pytest.raises(ConfigurationError, match="place of an inbox must be an async def"):
             Inbox(world.endpoint, consumer="billing").once_per_message(place)
+
+
+@pytest.mark.parametrize("register", ["handler", "timeout_handler"])
+async def test_a_handler_that_is_registered_without_its_inbox_is_refused(register):
+    async with open_receiver() as world:
+        with pytest.raises(ConfigurationError, match=r"@endpoint\.handler above @inbox\.once_per_message"):
+
+            @inbox_of(world).once_per_message
+            @getattr(world.endpoint, register)
+            async def place(order: Order, context: MessageContext) -> None: ...

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
+from postdate.engine.context import MessageContext
 from postdate.errors import ConfigurationError, NoHandler
 from postdate.model import headers as h
 from postdate.model.headers import Headers
@@ -78,6 +79,10 @@ class Handlers:
         among.append(handler)
         return handler
 
+    def holds(self, function: Callable[..., Any]) -> bool:
+        """Whether this very function is registered."""
+        return any(handler.function is function for handler in (*self._handlers, *self._timeouts))
+
     def find(self, headers: Headers) -> Handler:
         """The handler of a message.
 
@@ -125,6 +130,16 @@ def _inspected(function: Callable[..., Any], wanted: Any, names: Iterable[str]) 
                 f"handler {label}: the type of its message can't be found ({error}); "
                 "pass the type: @endpoint.handler(PlaceOrder)"
             ) from None
+    if isinstance(names, str) or isinstance(wanted, str):
+        text = names if isinstance(names, str) else wanted
+        raise ConfigurationError(
+            f"handler {label}: {text!r} is a text, not a type or a list of names; "
+            f"write @endpoint.handler(names=[{text!r}])"
+        )
+    if wanted is MessageContext:
+        raise ConfigurationError(
+            f"handler {label} has its context first; it must take (message) or (message, context)"
+        )
     given = frozenset(names)
     if wanted not in _ANY:
         given |= {type_name(wanted)}

@@ -35,6 +35,10 @@ class Registration:
         """Register a function for timeouts that sagas asked for (`context.request_timeout`); as `handler`."""
         return self._register(wanted, names, timeouts=True)
 
+    def is_handler(self, function: Any) -> bool:
+        """Whether this very function is registered, for messages or for timeouts."""
+        return self._handlers.holds(function)
+
     def _register(self, wanted: Any, names: Iterable[str], *, timeouts: bool) -> Any:
         if inspect.isroutine(wanted):  # without parentheses
             self._handlers.add(wanted, None, names, timeouts=timeouts)
