@@ -223,3 +223,17 @@ def test_settings_are_options_before_and_after_the_command(cli, where):
 def test_what_stands_after_the_command_wins(cli):
     done = cli("--endpoint", "first", "--json", "config", "--endpoint", "second")
     assert json.loads(done.out)["own_queue"] == "second"
+
+
+def test_a_variable_that_is_no_setting_is_told_with_the_nearest_one(cli, orders, monkeypatch):
+    monkeypatch.setenv("POSTDATE_IMMEDIATE_RETRYS", "3")
+    monkeypatch.setenv("POSTDATE_SETTINGS_FILE", "")
+    monkeypatch.setenv("POSTDATE_LOG_FORMAT", "text")
+    monkeypatch.setenv("POSTDATE_ERRORS_LIST_LIMIT", "3")
+    said = "POSTDATE_IMMEDIATE_RETRYS is no setting; did you mean POSTDATE_IMMEDIATE_RETRIES?"
+    assert said in cli("config").err
+    assert cli("config", "--json").object["unread"] == [said]
+    found = checks(cli)["variables"]
+    assert (found["status"], found["found"]) == ("warning", said)
+    monkeypatch.delenv("POSTDATE_IMMEDIATE_RETRYS")
+    assert "variables" not in checks(cli)

@@ -50,19 +50,19 @@ def test_every_duration_refuses_what_would_break_later(environ, name):
         ("payload_retention", "3651d", "must be from 0 to 3650 days; it is 3651d"),
         ("visibility_timeout", "0.5", "must be from 1 second to 7 days; it is 0.5s"),
         ("visibility_timeout", "8d", "must be from 1 second to 7 days; it is 8d"),
-        ("number_of_retries", "-1", "Input should be greater than or equal to 0"),
+        ("number_of_retries", "-1", "must be greater than or equal to 0; it is '-1'"),
         (
             "number_of_retries",
             "many",
-            "Input should be a valid integer, unable to parse string as an integer",
+            "must be a valid integer, unable to parse string as an integer; it is 'many'",
         ),
-        ("send_concurrency", "0", "Input should be greater than or equal to 1"),
-        ("receive_batch", "33", "Input should be less than or equal to 32"),
-        ("unremoved_limit", "1", "Input should be greater than or equal to 2"),
-        ("guarantee", "exactly_once", "Input should be 'at_least_once' or 'at_most_once'"),
-        ("lease_target", "table", "Input should be 'container' or 'blob'"),
-        ("backend", "azure", "Input should be 'azure_storage' or 'memory'"),
-        ("large_bodies", "cut", "Input should be 'claim-check' or 'refuse'"),
+        ("send_concurrency", "0", "must be greater than or equal to 1; it is '0'"),
+        ("receive_batch", "33", "must be less than or equal to 32; it is '33'"),
+        ("unremoved_limit", "1", "must be greater than or equal to 2; it is '1'"),
+        ("guarantee", "exactly_once", "must be 'at_least_once' or 'at_most_once'; it is 'exactly_once'"),
+        ("lease_target", "table", "must be 'container' or 'blob'; it is 'table'"),
+        ("backend", "azure", "must be 'azure_storage' or 'memory'; it is 'azure'"),
+        ("large_bodies", "cut", "must be 'claim-check' or 'refuse'; it is 'cut'"),
         (
             "queue",
             "Orders",
@@ -143,3 +143,9 @@ def refusal(**given: object) -> str:
         load_settings(**given)
     assert len(str(error.value).splitlines()) == 1
     return str(error.value)
+
+
+@pytest.mark.parametrize("name", ["guarantee", "immediate_retries", "classify_errors"])
+def test_a_key_in_the_place_of_a_plain_value_is_not_repeated(environ, name):
+    environ[f"POSTDATE_{name.upper()}"] = "AccountName=a;AccountKey=c2VjcmV0"
+    assert "c2VjcmV0" not in refusal()

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from copy import copy
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Annotated, Any, get_args, get_origin
 
@@ -25,7 +26,7 @@ from postdate.cli.render import Output
 from postdate.endpoint import Endpoint
 from postdate.errors import ConfigurationError
 from postdate.events import Observer
-from postdate.settings import PREFIX, Settings, load_settings
+from postdate.settings import FILE_VARIABLE, PREFIX, Settings, load_settings, names_with
 
 #: Settings whose option has another name: `setup --queue` names queues to create.
 _OPTION_NAMES = {"queue": "own-queue"}
@@ -35,6 +36,8 @@ _PANEL = "Settings"
 _JSON = "json_"
 # The parameters of settings have names of their own: `receive QUEUE` is not the setting `queue`.
 _SETTING = "setting_"
+#: Variables that are read although they are no setting; `command` adds those of options.
+_VARIABLES = {FILE_VARIABLE, f"{PREFIX}JSON", f"{PREFIX}VERBOSE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +137,17 @@ def option_name(setting: str) -> str:
     return _OPTION_NAMES.get(setting, setting.replace("_", "-"))
 
 
+def unread_variables() -> list[str]:
+    """What is set and looks like ours, and nothing reads; each with the nearest setting, in words."""
+    known = _VARIABLES | {PREFIX + name.upper() for name in Settings.model_fields}
+    told = []
+    for name in names_with(PREFIX):
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            told.append(f"{name} is no setting" + (f"; did you mean {near[0]}?" if near else ""))
+    return told
+
+
 def _call(ctx: typer.Context, values: dict[str, Any]) -> Call:
     """Take the shared options out of `values`; what stands after the command's name wins."""
     before = ctx.obj if isinstance(ctx.obj, dict) else {}
@@ -167,6 +181,8 @@ def _with_variable(parameter: inspect.Parameter, called: str) -> inspect.Paramet
     if isinstance(info, OptionInfo) and info.envvar is None:
         info = copy(info)
         info.envvar = re.sub("[ -]", "_", f"{PREFIX}{called}_{parameter.name}".upper())
+    if isinstance(info, OptionInfo) and isinstance(info.envvar, str):
+        _VARIABLES.add(info.envvar)
     return parameter.replace(annotation=Annotated[kind, info])
 
 
@@ -214,4 +230,4 @@ def _parameter(name: str, annotation: object, *, default: object) -> inspect.Par
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-__all__ = ["DONE", "Call", "command", "finish", "option_name", "shared_callback"]
+__all__ = ["DONE", "Call", "command", "finish", "option_name", "shared_callback", "unread_variables"]

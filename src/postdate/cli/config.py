@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from postdate.cli.command import Call, command
+from postdate.cli.command import Call, command, unread_variables
 from postdate.cli.render import note
 from postdate.errors import ConfigurationError
 from postdate.settings import Settings, explain_settings
@@ -10,7 +10,8 @@ from postdate.settings import Settings, explain_settings
 
 @command(
     prints="one object: `settings` (list of `name`, `variable`, `value`, `source`, `meaning`), `table`, "
-    "`own_queue`, `account` (which setting names it); the last three null where they can't be told",
+    "`own_queue`, `account` (which setting names it), these three null where they can't be told; `unread` "
+    "(list of text: variables that begin with POSTDATE_ and are no setting)",
     show=Settings.model_fields,
 )
 def config(call: Call) -> None:
@@ -19,7 +20,7 @@ def config(call: Call) -> None:
     lines = explain_settings(settings, dict(call.given))
     made = {"table": _table(settings), "own_queue": _own_queue(settings), "account": _account(settings)}
     if call.out.json:
-        call.out.line({"settings": [asdict(line) for line in lines], **made})
+        call.out.line({"settings": [asdict(line) for line in lines], **made, "unread": unread_variables()})
         return
     call.out.table(
         ["setting", "value", "source", "meaning"],
@@ -27,6 +28,8 @@ def config(call: Call) -> None:
     )
     call.out.text("")
     call.out.record(made)
+    for unread in unread_variables():
+        note(unread)
     if made["account"] is None:
         note("no storage account is configured; set POSTDATE_CONNECTION or POSTDATE_ACCOUNT_NAME")
 

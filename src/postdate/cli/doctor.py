@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from postdate.cli import checks as c
-from postdate.cli.command import Call, command, finish
+from postdate.cli.command import Call, command, finish, unread_variables
 from postdate.cli.findings import Check, Status, check_lookahead, check_names, check_reach, failed
 from postdate.cli.legacy_checks import check_timeout_manager
 from postdate.cli.render import plain
@@ -48,11 +48,17 @@ async def diagnose(call: Call, rows: int) -> list[Check]:
         endpoint = Endpoint(settings)
         async with endpoint:
             account = endpoint.parts.backend.description.get("account", "in memory")
-            done = [Check("settings", Status.OK, f"account {account}"), names]
+            done = [Check("settings", Status.OK, f"account {account}"), *_unread(), names]
             done += await _on_storage(endpoint, rows)
     except ConfigurationError as error:
         return [failed("settings", error)]
     return done
+
+
+def _unread() -> list[Check]:
+    unread = unread_variables()
+    way_out = "correct or unset it; `postdate config` lists all settings"
+    return [Check("variables", Status.WARNING, ", ".join(unread), way_out)] if unread else []
 
 
 async def _on_storage(endpoint: Endpoint, rows: int) -> list[Check]:

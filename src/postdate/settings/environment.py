@@ -19,6 +19,11 @@ def variable(name: str) -> str | None:
     return os.environ.get(name) or None
 
 
+def names_with(prefix: str) -> list[str]:
+    """Names of variables that begin so and are not empty, sorted."""
+    return sorted(name for name, value in os.environ.items() if name.startswith(prefix) and value)
+
+
 def settings_file(named: str | None = None) -> dict[str, Any]:
     """What a file of settings holds: TOML, or JSON where its name ends so. Nothing where none is named.
 

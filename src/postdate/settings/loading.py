@@ -6,11 +6,21 @@ from datetime import timedelta
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
-from postdate.errors import ConfigurationError
+from postdate.errors import ConfigurationError, shown
 from postdate.model.durations import format_duration
 from postdate.settings.environment import settings_file
 from postdate.settings.fields import PREFIX
 from postdate.settings.model import Settings
+
+#: Pydantic's refusals of numbers, choices and flags: they don't say what was given.
+_WITHOUT_VALUE = {
+    "int_parsing",
+    "float_parsing",
+    "bool_parsing",
+    "enum",
+    "greater_than_equal",
+    "less_than_equal",
+}
 
 
 def load_settings(**overrides: object) -> Settings:
@@ -32,9 +42,13 @@ def load_settings(**overrides: object) -> Settings:
 
 
 def _one_line(error: ValidationError, given: dict[str, object]) -> str:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    first = error.errors(include_url=False, include_context=False)[0]
     field = str(first["loc"][0])
     text = first["msg"].removeprefix("Value error, ")
+    if first["type"] in _WITHOUT_VALUE:
+        text = text.replace("Input should be", "must be")
+        if isinstance(first["input"], str | int | float):  # what holds others may hold a key
+            text += f"; it is {shown(first['input'])}"
     if first["type"] == "extra_forbidden":
         return f"there is no setting {field!r}; `postdate config` lists them"
     where = field if field in given else PREFIX + field.upper()
