@@ -83,6 +83,11 @@ def test_list_for_people(cli, place, failures):
     assert "(no fault headers)" in cli("errors", "list").out
 
 
+def test_a_cause_that_is_cut_ends_in_dots(cli, place):
+    put(place["error"], failed(1, says="closed " * 20))
+    assert "closed cl…" in cli("errors", "list").out
+
+
 @pytest.mark.parametrize(
     ("options", "found"),
     [
@@ -140,6 +145,8 @@ def test_show_of_what_is_not_there_is_exit_code_1(cli, place, failures):
     done = cli("errors", "show", "m99999")
     assert done.code == 1
     assert "m99999" in done.complaint
+    assert place["error"] in done.complaint
+    assert "`postdate errors list`" in done.complaint
 
 
 def test_show_of_a_large_body_and_of_one_that_is_gone(cli, place, tmp_path):
@@ -283,7 +290,7 @@ MISTAKES = {
     "no such group": (["retry", "--group", "zzzzzzzz"], 1, "no message of group"),
     "no such number": (["list", "--group", "99"], 2, "there is no group 99"),
     "two groups": (["retry", "--group", "", "--yes"], 2, "write more of the key"),
-    "naive instant": (["list", "--since", "2026-03-01T00:00:00"], 2, "has no time zone"),
+    "naive instant": (["list", "--since", "2026-03-01"], 2, "'2026-03-01' has no time zone; write it like"),
     "empty span": (
         ["groups", "--since", "2026-03-02T00:00:00Z", "--until", "2026-03-01T00:00:00Z"],
         2,

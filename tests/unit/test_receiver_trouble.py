@@ -151,6 +151,7 @@ async def test_an_error_queue_that_is_gone_keeps_the_message_and_spares_the_hand
         (copy,) = scene.messages()
         assert copy.headers[h.ATTEMPTS] == "2"
         assert copy.headers[h.EXCEPTION_MESSAGE] == "no"
+        assert [e.error for e in scene.log.of(MessageFailed)] == ["RuntimeError: no"]
         assert not set(h.RETRY_HEADERS) & set(copy.headers)
         assert scene.in_queue() == []
         assert len(calls) == 2

@@ -198,7 +198,9 @@ class Recovery:
             return False
         headers = {k: v for k, v in delivery.headers.items() if k not in h.RETRY_HEADERS}
         copy = replace(delivery.message, headers=headers)
-        reason = delivery.headers.get(h.EXCEPTION_MESSAGE) or "decided before"
+        kind = (headers.get(h.EXCEPTION_TYPE) or "").rpartition(".")[2]
+        told = [text for text in (kind, headers.get(h.EXCEPTION_MESSAGE)) if text]
+        reason = ": ".join(told) or "decided before"
         await self._move_copy(held, delivery, copy, queue, r.attempts_before(headers), reason)
         return True
 

@@ -87,6 +87,8 @@ def parse_instant_text(text: str) -> datetime:
         raise InvalidDueTime(
             f"{shown(text)} is not an instant; write ISO 8601 with a zone, like 2026-03-01T07:08:09Z"
         ) from None
+    if instant.tzinfo is None:
+        raise InvalidDueTime(f"{shown(text)} has no time zone; write it like 2026-03-01T07:08:09Z")
     return check_due_time(instant)
 
 

@@ -26,6 +26,7 @@ from postdate.errors import UsageError
 from postdate.model.failed import FailedMessage, FailedState
 
 _TABLE_LIMIT = 50
+_CAUSE_CHARACTERS = 80
 #: What `--json` prints of a message.
 MESSAGE_KEYS = (
     "`message_id`, `native_id`, `state` (`failed`; `unexplained`: no fault headers; `unreadable`), "
@@ -121,7 +122,9 @@ def failed_fields(message: FailedMessage) -> dict[str, object]:
 
 def short_cause(message: FailedMessage) -> str:
     """Why it failed, for a table."""
-    return cause_text(message.state, message.cause.exception_type, message.exception_message[:80])
+    text = message.exception_message
+    short = text if len(text) <= _CAUSE_CHARACTERS else f"{text[: _CAUSE_CHARACTERS - 1]}…"
+    return cause_text(message.state, message.cause.exception_type, short)
 
 
 def cause_text(state: FailedState, exception_type: str, message: str) -> str:
@@ -137,5 +140,6 @@ def tell_hidden(call: Call, hidden: int) -> None:
     """Say that there is more than could be seen."""
     if hidden:
         call.out.note(
-            f"about {hidden} more messages are hidden: somebody else works on this queue; look again soon"
+            f"about {hidden} more messages are hidden: somebody else works on this queue, or a command was "
+            "killed less than a minute ago; look again soon"
         )

@@ -41,13 +41,17 @@ async def show_error(
     """
     texts: list[str] = []
     async with call.endpoint() as endpoint:
-        look = await error_queue(endpoint, queue).look(
+        errors = error_queue(endpoint, queue)
+        look = await errors.look(
             Selection(ids=frozenset({message_id})), limit=1, on_seen=lambda _, text: texts.append(text)
         )
         now = endpoint.parts.clock.now()
         if not look.messages:
             hidden = f"; about {look.hidden} messages are hidden, look again soon" if look.hidden else ""
-            say_error(f"there is no message with id {message_id!r} in the error queue{hidden}")
+            say_error(
+                f"there is no message with id {message_id!r} in {errors.queue}{hidden}; "
+                "`postdate errors list` shows the ids"
+            )
             raise typer.Exit(FAILED)
         message = look.messages[0]
         headers, content, no_body = await _read(endpoint, message, texts[0])
