@@ -228,7 +228,7 @@ def test_a_taken_port_is_named_with_the_way_out():
         Azurite(ports=(ports[0], port, ports[2])).start()
     assert str(caught.value) == (
         f"queue port {port} is already in use on 127.0.0.1; stop what uses it (another Azurite?), or choose "
-        "other ports"
+        "other ports (`postdate azurite --free-ports`)"
     )
 
 

@@ -25,7 +25,8 @@ class PortTaken(AzuriteError):
     def __init__(self, port: int, service: str = "") -> None:
         what = f"{service} port {port}" if service else f"port {port}"
         super().__init__(
-            f"{what} is already in use on {HOST}; stop what uses it (another Azurite?), or choose other ports"
+            f"{what} is already in use on {HOST}; stop what uses it (another Azurite?), or choose other "
+            "ports (`postdate azurite --free-ports`)"
         )
 
 
