@@ -82,6 +82,19 @@ def test_show_tells_what_is_left_and_what_may_go(cli, legacy, orders, storage):
     assert "postdate legacy drain" in text.err
 
 
+def test_show_names_who_does_away_with_what_is_left(cli, legacy, storage):
+    legacy()
+    queue = f"{storage}-timeouts"
+    assert cli("setup", "--queue", queue).code == 0
+    assert f"nothing waits for endpoint {storage!r}; its name counts" in cli("legacy", "show").err
+    assert cli("send", queue, "x").code == 0
+    told = cli("legacy", "show").err
+    assert "`postdate run` takes up the messages" in told
+    assert "drain" not in told
+    legacy({})
+    assert "`postdate legacy drain` moves the timeouts; `postdate run`" in cli("legacy", "show").err
+
+
 def test_a_preview_changes_nothing_and_makes_no_file(cli, legacy, orders, tmp_path):
     legacy({}, {"destination": f"{orders}x"})
     before = on_endpoint(snapshot)

@@ -43,7 +43,23 @@ async def show(call: Call) -> None:
     call.out.record({name: values[name] for name in values if name not in ("by_destination", "queues")})
     print_tally(call, remains.waiting)
     if not remains.can_be_switched_off:
-        call.out.note("the timeout manager has work left: `postdate legacy drain` moves it")
+        call.out.note(f"the timeout manager has work left: {'; '.join(_ways_out(remains))}")
+    elif remains.store:
+        call.out.note(f"nothing waits for endpoint {settings.endpoint!r}; its name counts to the letter")
+
+
+def _ways_out(remains: Remains) -> list[str]:
+    """Who does away with what is left."""
+    ways = []
+    if remains.waiting.count:
+        ways.append("`postdate legacy drain` moves the timeouts")
+    if any(remains.queues.values()):
+        ways.append("`postdate run` takes up the messages in its queues")
+    if remains.hidden:
+        ways.append("end or abort the migration that hides timeouts, with the tool that began it")
+    if remains.unreadable:
+        ways.append("look at those that can't be read: `postdate run` logs their ids (`timeout_unreadable`)")
+    return ways
 
 
 def _deletable(remains: Remains, settings: Settings) -> list[str]:
