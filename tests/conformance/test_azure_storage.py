@@ -98,7 +98,9 @@ class TestAzureQueues(QueueConformance):
     async def harness(self, backend):
         queue, absent = (f"{name}-{uuid.uuid4().hex[:12]}" for name in ("orders", "absent"))
         await backend.sender.create(queue)
-        return QueueHarness(backend.sender, backend.receiver, queue, absent, asyncio.sleep)
+        return QueueHarness(
+            backend.sender, backend.receiver, queue, absent, asyncio.sleep, hides_past_expiry=True
+        )
 
 
 class TestAzurePayloads(PayloadStoreConformance):

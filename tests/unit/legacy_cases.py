@@ -85,9 +85,9 @@ def notice(timeout_id):
     return Message("notice", headers)
 
 
-async def put(world, queue, message):
+async def put(world, queue, message, time_to_live=None):
     text = message if isinstance(message, str) else wrap(message)
-    return await world.backend.sender.send(queue, text)
+    return await world.backend.sender.send(queue, text, time_to_live=time_to_live)
 
 
 def left(world):

@@ -88,6 +88,19 @@ async def serving(*endpoints: Endpoint):
                 await clock.advance(1)
 
 
+@asynccontextmanager
+async def serving_open(*endpoints: Endpoint):
+    """Endpoints that are open already, running for the length of the block."""
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for endpoint in endpoints:
+            group.create_task(endpoint.run(stop))
+        try:
+            yield
+        finally:
+            stop.set()
+
+
 async def _serve(endpoint: Endpoint, stop: asyncio.Event) -> None:
     async with endpoint:
         await endpoint.run(stop)

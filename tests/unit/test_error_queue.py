@@ -220,6 +220,20 @@ async def test_a_held_message_is_hidden_for_longer_when_it_needs_to_be(world):
         assert not await queue.keep(first)
 
 
+async def test_a_held_message_that_expires_is_hidden_for_as_long_as_it_lives(world):
+    await world.backend.sender.send("error", failed(1, "orders"), time_to_live=HOLD_SECONDS + 35)
+    queue = errors(world)
+    async with queue.hold(Selection()) as hold:
+        (one,) = hold.held
+        await world.clock.advance(timedelta(seconds=HOLD_SECONDS - 10))
+        assert await queue.keep(one)
+        await world.clock.advance(timedelta(seconds=30))
+        assert visible(world) == []
+        assert await queue.keep(one)
+        await world.clock.advance(timedelta(seconds=16))
+        assert not await queue.keep(one)
+
+
 async def test_of_two_at_once_each_holds_what_the_other_does_not(world):
     await fill(world)
     async with errors(world).hold(Selection()) as one, errors(world).hold(Selection()) as other:

@@ -4,7 +4,7 @@ import functools
 from datetime import timedelta
 
 import pytest
-from receiver_cases import QUEUE, always_failing, open_scene, serving
+from receiver_cases import QUEUE, always_failing, open_scene, serving, serving_open
 from test_classify import raised
 
 from postdate import MessageContext, Recoverability
@@ -169,25 +169,6 @@ def _slow_down(endpoint, clock):
         return await send(destination, text, **options)
 
     sender.send = slow
-
-
-def serving_open(*endpoints):
-    """Endpoints that are open already."""
-    import asyncio
-    from contextlib import asynccontextmanager
-
-    @asynccontextmanager
-    async def block():
-        stop = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            for endpoint in endpoints:
-                group.create_task(endpoint.run(stop))
-            try:
-                yield
-            finally:
-                stop.set()
-
-    return block()
 
 
 async def test_a_prolongation_under_way_when_the_handler_ends_is_waited_for():

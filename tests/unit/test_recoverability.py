@@ -206,7 +206,16 @@ def test_actions_refuse_what_can_not_be_done():
 
 @pytest.mark.parametrize(
     ("dequeued", "header", "failures"),
-    [(1, None, 1), (6, None, 6), (7, "6", 1), (9, "6", 3), (1, "6", 1), (3, "x", 3), (3, "-1", 3)],
+    [
+        (1, None, 1),
+        (6, None, 6),
+        (7, "6", 1),
+        (9, "6", 3),
+        (1, "6", 1),
+        (3, "x", 3),
+        (3, "-1", 4),
+        (3, "--1", 3),
+    ],
 )
 def test_failures_are_dequeues_less_those_that_do_not_count(dequeued, header, failures):
     assert failures_now(dequeued, {} if header is None else {h.UNCOUNTED: header}) == failures

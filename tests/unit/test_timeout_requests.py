@@ -147,7 +147,8 @@ async def test_a_missing_destination_costs_five_deliveries_and_then_the_error_qu
         assert {name: failed.headers[name] for name in message.headers} == message.headers
 
 
-async def test_a_busy_service_costs_nothing_but_time():
+@pytest.mark.parametrize("time_to_live", [None, 90], ids=["for ever", "expires"])
+async def test_a_busy_service_costs_nothing_but_time(time_to_live):
     async with open_old_world() as world:
         add = world.backend.timeouts.add
 
@@ -155,7 +156,7 @@ async def test_a_busy_service_costs_nothing_but_time():
             raise ServiceBusy("503")
 
         world.backend.timeouts.add = busy
-        await put(world, REQUESTS, asking(SOON))
+        await put(world, REQUESTS, asking(SOON), time_to_live)
         async with serving(world.endpoint):
             await world.clock.advance(20 * MINUTE)
             assert world.in_queue("error") == []

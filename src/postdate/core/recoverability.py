@@ -223,7 +223,9 @@ def failures_now(dequeue_count: int, headers: Mapping[str, str | None]) -> int:
 
     A process that died with the message counts as a failure: nothing else would end a message that kills.
     """
-    uncounted = _number(headers.get(h.UNCOUNTED))
+    text = headers.get(h.UNCOUNTED) or ""
+    # Negative: failures of the message whose place this one took, which the service no longer counts.
+    uncounted = -_number(text[1:]) if text.startswith("-") else _number(text)
     # A copy of the message made by hand begins at 1 again, with the header of the old one.
     return dequeue_count - uncounted if uncounted < dequeue_count else dequeue_count
 

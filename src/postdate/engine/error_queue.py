@@ -178,7 +178,9 @@ class ErrorQueue:
         """Make sure that it stays hidden for a while; False: somebody else received it."""
         if one.received.hidden_until - self._clock.now() >= _ENOUGH:
             return True
-        again = await self._backend.receiver.extend(one.received, HOLD_SECONDS)
+        # Somebody else may have given it an expiry, and a queue hides nothing past that.
+        left = one.received.seconds_left(self._clock.latest())
+        again = await self._backend.receiver.extend(one.received, max(0, int(min(HOLD_SECONDS, left))))
         if again is None:
             return False
         one.received = again

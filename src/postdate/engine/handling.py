@@ -128,10 +128,13 @@ class Handling:
         if not self._settings.ack_first:
             return True
         try:
-            return await self._parts.queues.ack(held.received)
+            ours = await self._parts.queues.ack(held.received)
         except PostdateError as error:
             await self._parts.recovery.unopened(held, error)
             return False
+        if ours:
+            self._parts.hold.acknowledged(held)
+        return ours
 
     async def _attempt(self, held: Held, delivery: Delivery, give_place_free: Callable[[], None]) -> None:
         failures = r.failures_now(delivery.dequeue_count, delivery.headers)

@@ -1,12 +1,14 @@
 """A message in hand: taken from the queue, hidden from others for a while, its fate open."""
 
 import asyncio
+import math
 from dataclasses import dataclass
 
 from postdate.clock import Clock
-from postdate.errors import StorageError
+from postdate.engine.outliving import Outliving, recounted
+from postdate.errors import PostdateError
 from postdate.events import Events, VisibilityLost
-from postdate.ports import QueueReceiver, Received
+from postdate.ports import Backend, Received
 
 #: Seconds between two tries to prolong while the service fails, at least.
 _PROLONG_AGAIN = 0.25
@@ -27,8 +29,9 @@ class Held:
 class Hold:
     """Keeps messages hidden while they are worked on."""
 
-    def __init__(self, receiver: QueueReceiver, clock: Clock, events: Events, visibility_s: int) -> None:
-        self._receiver = receiver
+    def __init__(self, backend: Backend, clock: Clock, events: Events, visibility_s: int) -> None:
+        self._receiver = backend.receiver
+        self._outliving = Outliving(backend, clock, visibility_s)
         self._clock = clock
         self._events = events
         self._visibility_s = visibility_s
@@ -36,6 +39,10 @@ class Hold:
     def take(self, received: Received, asked_at: float) -> Held:
         """A message that a receive which began at `asked_at` (monotonic) has brought."""
         return Held(received, asked_at + self._visibility_s)
+
+    def acknowledged(self, held: Held) -> None:
+        """It is deleted before it is handled: nobody else can see it any more."""
+        held.hidden_until = math.inf
 
     def is_over(self, held: Held) -> bool:
         """Whether others may see it, so that nothing should be begun with it."""
@@ -49,7 +56,7 @@ class Hold:
 
     async def prolong(self, held: Held) -> None:
         """Keep it hidden for another visibility timeout from now. Cancelled, it goes on: see `settle`."""
-        if held.lost:
+        if held.lost or held.hidden_until == math.inf:
             return
         held.prolonging = asyncio.create_task(self._prolong(held), name="postdate-prolong")
         await asyncio.shield(held.prolonging)
@@ -60,11 +67,37 @@ class Hold:
             await asyncio.wait({held.prolonging})
             held.prolonging = None
 
+    async def put_back(self, held: Held, hidden_s: int = 0, *, text: str | None = None) -> bool:
+        """Give it back, hidden for whole seconds, with another text if one is given.
+
+        False: somebody else may have it, or it is acknowledged, and nothing was done.
+
+        Raises:
+            PostdateError: it could not be done; the message comes back when its visibility timeout is over.
+        """
+        received = held.received
+        if self._would_expire(held, hidden_s):
+            text = recounted(received, received.text if text is None else text)
+            return await self._outliving.nack(received, hidden_s, text=text)
+        return await self._receiver.nack(received, hidden_s, text=text)
+
+    def _would_expire(self, held: Held, hidden_s: int) -> bool:
+        """Whether a copy has to take its place; never of what may be somebody else's, or is acknowledged."""
+        ours = held.hidden_until != math.inf and not self.is_over(held)
+        return ours and self._outliving.is_needed(held.received, hidden_s)
+
+    async def _extended(self, held: Held) -> Received | None:
+        received = held.received
+        if self._would_expire(held, self._visibility_s):
+            text = recounted(received, received.text)
+            return await self._outliving.replace(received, self._visibility_s, text)
+        return await self._receiver.extend(received, self._visibility_s)
+
     async def _prolong(self, held: Held) -> None:
         began = self._clock.monotonic()
         try:
-            again = await self._receiver.extend(held.received, self._visibility_s)
-        except StorageError:
+            again = await self._extended(held)
+        except PostdateError:
             if began >= held.hidden_until:
                 self._lose(held)
             return

@@ -57,7 +57,7 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
     queue = settings.own_queue
     visibility_s = max(1, round(settings.visibility_timeout.total_seconds()))
     finished = Finished()
-    hold = Hold(backend.receiver, clock, events, visibility_s)
+    hold = Hold(backend, clock, events, visibility_s)
     config = RecoverabilityConfig(
         immediate_retries=settings.immediate_retries,
         delayed_retries=settings.delayed_retries,
@@ -80,6 +80,7 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
         Verdicts(clock, events, recoverability, config, endpoint=settings.endpoint, queue=queue),
         Fitting(backend.payloads, clock, settings.payload_retention),
         finished,
+        hold,
         parts.breakers.recovery,
         ack_first=ack_first,
     )

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from postdate.clock import Clock
+from postdate.engine.outliving import Outliving
 from postdate.errors import PoisonMessage, PostdateError, UsageError
 from postdate.events import DuplicateDropped, Events, PoisonMoved
 from postdate.model import headers as h
@@ -90,6 +91,7 @@ class Reception:
         self._error_queue = error_queue
         self._visibility_s = max(1, round(visibility.total_seconds()))
         self._batch = batch
+        self._outliving = Outliving(backend, clock, self._visibility_s)
 
     async def receive(
         self, queue: str, *, idle: timedelta | None = None, batch: int | None = None
@@ -137,6 +139,8 @@ class Reception:
         seconds = round(delay.total_seconds())
         if seconds < 0:
             raise UsageError(f"nack delay {delay} is negative")
+        if delivery.received.hidden_until > self._clock.latest():  # it is ours
+            return await self._outliving.nack(delivery.received, seconds)
         return await self._backend.receiver.nack(delivery.received, seconds)
 
     async def open(self, received: Received) -> Delivery | None:

@@ -19,7 +19,7 @@ from postdate.engine.breakers import Breaker
 from postdate.engine.finished import Finished
 from postdate.engine.fitting import Fitting
 from postdate.engine.handover import WAKE_SECONDS
-from postdate.engine.held import Held
+from postdate.engine.held import Held, Hold
 from postdate.engine.reception import Delivery
 from postdate.engine.verdicts import Verdicts, line_of
 from postdate.errors import DestinationNotFound, InvalidDestination, MessageTooLarge, PostdateError
@@ -57,6 +57,7 @@ class Recovery:
         verdicts: Verdicts,
         fitting: Fitting,
         finished: Finished,
+        hold: Hold,
         breaker: Breaker,
         *,
         ack_first: bool,
@@ -68,6 +69,7 @@ class Recovery:
         self._verdicts = verdicts
         self._fitting = fitting
         self._finished = finished
+        self._hold = hold
         self._breaker = breaker
         self._ack_first = ack_first
         self._random = random or Random()
@@ -78,7 +80,7 @@ class Recovery:
     async def give_back(self, held: Held, delivery: Delivery, reason: str, delay_s: float = 0.0) -> None:
         """Return a message that nobody failed on, hidden for a while; this appearance does not count."""
         counted = r.failures_now(delivery.dequeue_count, delivery.headers) - 1
-        headers = {h.UNCOUNTED: str(delivery.dequeue_count - counted)}
+        headers = {h.UNCOUNTED: str(held.received.dequeue_count - counted)}
         with suppress(PostdateError):  # it comes back by itself when its visibility timeout is over
             if await self._put_back(held, delivery, math.ceil(delay_s), headers):
                 self._events.emit(MessageReturned(delivery.message_id, held.received.queue, delay_s, reason))
@@ -148,7 +150,7 @@ class Recovery:
         action: r.ImmediateRetry | r.DelayedRetry | r.Discard,
     ) -> bool:
         if isinstance(action, r.ImmediateRetry):
-            return await self._backend.receiver.nack(held.received)
+            return await self._hold.put_back(held)
         if isinstance(action, r.DelayedRetry):
             return await self._put_off(held, delivery, context, action.delay)
         done = await self._backend.receiver.ack(held.received)
@@ -173,7 +175,7 @@ class Recovery:
             h.DELIVER_AT: h.format_instant(due_at),
             h.FIRST_INSTANT: h.format_instant(first_instant(delivery.headers, held.received.inserted_at)),
             h.ATTEMPTS: str(context.attempts),
-            h.UNCOUNTED: str(delivery.dequeue_count),
+            h.UNCOUNTED: str(held.received.dequeue_count),
         }
         return await self._put_back(held, delivery, hidden_s, headers)
 
@@ -187,7 +189,7 @@ class Recovery:
             changed[h.NOT_BEFORE] = h.format_instant(self._clock.latest() + timedelta(seconds=hidden_s))
         message = await self._fitting(replace(message, headers=changed), held.received.queue)
         hidden_s = min(max(hidden_s, 0), MAX_HIDDEN_SECONDS)
-        return await self._backend.receiver.nack(held.received, hidden_s, text=wrap(message))
+        return await self._hold.put_back(held, hidden_s, text=wrap(message))
 
     # --- to the error queue -----------------------------------------------------------------------
 
@@ -271,7 +273,7 @@ class Recovery:
         self._events.emit(RecoveryFailed(message_id, held.received.queue, line_of(refusal), float(hidden_s)))
         text = wrap(message) if message is not None and fits(message, EnvelopeForm.NSERVICEBUS) else None
         with suppress(PostdateError):  # it comes back by itself when its visibility timeout is over
-            kept = await self._backend.receiver.nack(held.received, hidden_s, text=text)
+            kept = await self._hold.put_back(held, hidden_s, text=text)
             if not kept and self._ack_first and text is not None:
                 # It was acknowledged before its handler began: what is left to do with it goes in again.
                 await self._backend.sender.send(held.received.queue, text, hidden_for=hidden_s)

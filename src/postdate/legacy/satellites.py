@@ -15,6 +15,7 @@ from postdate.concurrency import for_each
 from postdate.core.timeout_rounds import retry_after
 from postdate.engine.dispatcher import SERVICE_ERRORS
 from postdate.engine.fitting import Fitting
+from postdate.engine.outliving import Outliving
 from postdate.errors import (
     DestinationNotFound,
     NotProvisioned,
@@ -78,6 +79,7 @@ class Satellite:
         #: instance, which may take it too, has to find its own envelope.
         self._uncounted: Counter[str] = Counter()
         self._visibility_s = max(_VISIBILITY_SECONDS, round(settings.visibility.total_seconds()))
+        self._outliving = Outliving(backend, clock, self._visibility_s)
 
     async def look(self, acting: Acting) -> int | None:
         """Handle the messages of one receive; how many there were. None: there is no such queue.
@@ -118,7 +120,7 @@ class Satellite:
             self._uncounted[received.native_id] += 1
         attempts = received.dequeue_count - self._uncounted[received.native_id]
         if service or (attempts < ATTEMPTS and not lasting):
-            await self._backend.receiver.nack(received, round(retry_after(received.dequeue_count)))
+            await self._outliving.nack(received, round(retry_after(received.dequeue_count)))
             self._events.emit(TimeoutMessageFailed(message.message_id, self.queue, attempts, str(error)))
             return
         copy = with_fault(message, Fault(error, self.queue, self._clock.now(), attempts))
@@ -140,7 +142,7 @@ class Satellite:
             await self._backend.sender.send(self._error_queue, copy)
         except PostdateError as refusal:
             again_at = self._clock.now() + timedelta(seconds=_REFUSED_SECONDS)
-            await self._backend.receiver.nack(received, _REFUSED_SECONDS)
+            await self._outliving.nack(received, _REFUSED_SECONDS)
             self._events.emit(ErrorQueueRefused(message_id, self._error_queue, str(refusal), again_at))
             return False
         await self._backend.receiver.ack(received)

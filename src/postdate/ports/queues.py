@@ -1,5 +1,6 @@
 """Queues, to send to and to receive from."""
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -83,6 +84,12 @@ class Received:
     inserted_at: datetime
     #: Until when nobody else sees it, by the service's clock.
     hidden_until: datetime
+    #: When the service deletes it, whoever has it; None: never.
+    expires_on: datetime | None = None
+
+    def seconds_left(self, now: datetime) -> float:
+        """How long the message lives from an instant on; without end where it never expires."""
+        return math.inf if self.expires_on is None else (self.expires_on - now).total_seconds()
 
 
 class QueueReceiver(Protocol):
@@ -100,9 +107,16 @@ class QueueReceiver(Protocol):
         """Make it visible again after whole seconds, with another text if one is given; False as `ack`.
 
         Text and visibility change together or not at all.
+
+        Raises:
+            StorageError: it would be hidden past its expiry; nothing was changed.
         """
         ...
 
     async def extend(self, received: Received, visibility_s: int) -> Received | None:
-        """Keep it hidden for longer; the new appearance, or None as False of `ack`."""
+        """Keep it hidden for longer; the new appearance, or None as False of `ack`.
+
+        Raises:
+            StorageError: as `nack`.
+        """
         ...

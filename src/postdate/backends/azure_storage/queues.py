@@ -6,7 +6,7 @@ service has already hidden. What is given is sent, what is there is returned.
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import MAXYEAR, datetime
 from typing import Any
 
 from azure.core.exceptions import AzureError
@@ -264,7 +264,7 @@ def _too_late(error: BaseException, what: str, queue: _Queue) -> bool | None:
 
 
 def _received(queue: str, message: QueueMessage) -> Received:
-    inserted, hidden_until = message.inserted_on, message.next_visible_on
+    inserted, hidden_until, expires_on = message.inserted_on, message.next_visible_on, message.expires_on
     if not isinstance(inserted, datetime) or not isinstance(hidden_until, datetime):
         raise AzureError("a received message without times")
     return Received(
@@ -275,4 +275,6 @@ def _received(queue: str, message: QueueMessage) -> Received:
         dequeue_count=int(message.dequeue_count or 1),
         inserted_at=inserted,
         hidden_until=hidden_until,
+        # The last second of year 9999 stands for "never".
+        expires_on=expires_on if isinstance(expires_on, datetime) and expires_on.year < MAXYEAR else None,
     )

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from postdate.clock import Clock
-from postdate.errors import DestinationNotFound, InvalidDestination, MessageTooLarge, UsageError
+from postdate.errors import (
+    DestinationNotFound,
+    InvalidDestination,
+    MessageTooLarge,
+    StorageError,
+    UsageError,
+)
 from postdate.model.limits import MAX_HIDDEN_SECONDS, QUEUE_TEXT_BYTES
 from postdate.model.names import destination as parse
 from postdate.ports import Guard, LeaseLost, Receipt, Received
@@ -106,8 +112,14 @@ class MemoryQueues:
             return None
         if stored.pop_receipt != receipt.pop_receipt:
             return False
+        visible_at = self._clock.now() + timedelta(seconds=hidden_for)
+        if stored.expires_at is not None and visible_at > stored.expires_at:
+            raise StorageError(
+                f"a message in queue {destination!r} can't be hidden until {visible_at}: "
+                f"it expires at {stored.expires_at}"
+            )
         stored.pop_receipt = uuid.uuid4().hex
-        stored.visible_at = self._clock.now() + timedelta(seconds=hidden_for)
+        stored.visible_at = visible_at
         return Receipt(stored.native_id, stored.pop_receipt)
 
     async def exists(self, destination: str) -> bool:
@@ -138,7 +150,9 @@ class MemoryQueues:
         """Visible messages, oldest visibility first."""
         now = self._clock.now()
         slot = self._slot(queue)
-        visible = [m for m in slot.messages.values() if m.visible_at <= now and not self._expired(m)]
+        for expired in [m for m in slot.messages.values() if self._expired(m)]:
+            del slot.messages[expired.native_id]
+        visible = [m for m in slot.messages.values() if m.visible_at <= now]
         taken = []
         for stored in sorted(visible, key=lambda m: (m.visible_at, m.order))[:count]:
             stored.visible_at = now + timedelta(seconds=visibility_s)
@@ -183,6 +197,7 @@ def _received(queue: str, stored: _Stored) -> Received:
         dequeue_count=stored.dequeue_count,
         inserted_at=stored.inserted_at,
         hidden_until=stored.visible_at,
+        expires_on=stored.expires_at,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from postdate.errors import DestinationNotFound, InvalidDestination, MessageTooLarge
+from postdate.errors import DestinationNotFound, InvalidDestination, MessageTooLarge, StorageError
 from postdate.ports import LeaseLost, QueueReceiver, QueueSender, Receipt, Received
 
 
@@ -22,6 +22,8 @@ class QueueHarness:
     absent: str
     #: Lets so many seconds pass for the queues (real or virtual).
     pass_time: Callable[[float], Awaitable[None]]
+    #: Whether a message can be hidden past its expiry: an emulator lets that pass, the service does not.
+    hides_past_expiry: bool = False
 
 
 async def _receive(harness: QueueHarness, count: int = 32, visibility_s: int = 30) -> list[Received]:
@@ -134,6 +136,37 @@ class QueueConformance:
         await harness.sender.send(harness.queue, "stays", hidden_for=1)
         await harness.pass_time(2.2)
         assert [r.text for r in await _receive(harness)] == ["stays"]
+
+    async def test_a_received_message_tells_when_it_expires(self, harness: QueueHarness) -> None:
+        for time_to_live in (600, None):
+            await harness.sender.send(harness.queue, "x", time_to_live=time_to_live)
+        mortal, immortal = await _receive(harness)
+        assert mortal.expires_on is not None
+        assert abs((mortal.expires_on - mortal.inserted_at).total_seconds() - 600) <= 1
+        assert immortal.expires_on is None
+
+    async def test_hiding_past_the_expiry_is_refused_and_changes_nothing(self, harness: QueueHarness) -> None:
+        await harness.sender.send(harness.queue, "x", time_to_live=60)
+        (received,) = await _receive(harness, visibility_s=90)  # a receive may: it takes whatever is there
+        if harness.hides_past_expiry:
+            assert await harness.receiver.nack(received, 90) is True
+            return
+        with pytest.raises(StorageError):
+            await harness.receiver.nack(received, 90, text="other")
+        with pytest.raises(StorageError):
+            await harness.receiver.extend(received, 90)
+        assert await harness.receiver.nack(received) is True
+        (again,) = await _receive(harness)
+        assert (again.text, again.dequeue_count) == ("x", 2)
+
+    async def test_what_expired_in_hand_is_gone_for_every_call(self, harness: QueueHarness) -> None:
+        await harness.sender.send(harness.queue, "x", time_to_live=2)
+        (received,) = await _receive(harness)
+        await harness.pass_time(3.1)
+        assert await harness.receiver.extend(received, 30) is None
+        assert await harness.receiver.nack(received) is False
+        assert await harness.receiver.ack(received) is False
+        assert await harness.sender.approximate_count(harness.queue) == 0
 
     async def test_a_missing_queue_is_told_by_every_call(self, harness: QueueHarness) -> None:
         assert await harness.sender.exists(harness.absent) is False
