@@ -40,6 +40,7 @@ APPROVED = [
     "message_failed",
     "message_returned",
     "moved_to_error_queue",
+    "no_place_left",
     "pass_failed",
     "pass_finished",
     "payloads_swept",

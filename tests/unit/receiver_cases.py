@@ -75,9 +75,22 @@ async def open_scene(*queues):
 @asynccontextmanager
 async def serving(*endpoints: Endpoint):
     """Endpoints that run, opened and closed with the block; what `run` raises is raised."""
+    async with _running(endpoints, _serve):
+        yield
+
+
+@asynccontextmanager
+async def serving_open(*endpoints: Endpoint):
+    """Endpoints that are open already, running for the length of the block."""
+    async with _running(endpoints, Endpoint.run):
+        yield
+
+
+@asynccontextmanager
+async def _running(endpoints, run):
     stop, clock = asyncio.Event(), endpoints[0]._clock
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_serve(endpoint, stop)) for endpoint in endpoints]
+        tasks = [group.create_task(run(endpoint, stop)) for endpoint in endpoints]
         try:
             yield
         finally:
@@ -86,19 +99,6 @@ async def serving(*endpoints: Endpoint):
                 if all(task.done() for task in tasks):
                     break
                 await clock.advance(1)
-
-
-@asynccontextmanager
-async def serving_open(*endpoints: Endpoint):
-    """Endpoints that are open already, running for the length of the block."""
-    stop = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        for endpoint in endpoints:
-            group.create_task(endpoint.run(stop))
-        try:
-            yield
-        finally:
-            stop.set()
 
 
 async def _serve(endpoint: Endpoint, stop: asyncio.Event) -> None:

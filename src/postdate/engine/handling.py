@@ -24,6 +24,7 @@ from postdate.engine.held import Held, Hold
 from postdate.engine.intake import Intake
 from postdate.engine.reception import Delivery, Reception
 from postdate.engine.recovery import Recovery
+from postdate.engine.stuck import Stuck
 from postdate.engine.tasks import to_the_end
 from postdate.errors import (
     HandlerNeverEnded,
@@ -56,6 +57,7 @@ class HandlingParts:
     finished: Finished
     context: ContextParts
     slowdown: Slowdown
+    stuck: Stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ class Handling:
         if self._parts.hold.is_over(held):
             return None  # the process slept with it in hand: others may have it
         try:
-            delivery = await self._parts.reception.open(held.received)
+            async with self._parts.attempts.keeping(held):  # a large body may take its time
+                delivery = await self._parts.reception.open(held.received)
         except PoisonMessage as error:
             await self._parts.recovery.unreadable(held, error)
         except StorageError as error:  # its large body can't be had
@@ -169,7 +172,8 @@ class Handling:
         )
         await to_the_end(asyncio.create_task(ending))
         if ended.unfinished is not None:
-            await asyncio.wait({ended.unfinished})
+            with self._parts.stuck.holding(label):
+                await asyncio.wait({ended.unfinished})
 
     async def _send_out(self, outgoing: Iterable[Outgoing]) -> Ended:
         for message in outgoing:

@@ -17,6 +17,7 @@ from postdate.engine.breakers import Breaker
 from postdate.engine.expected import Expected
 from postdate.engine.handling import Handling
 from postdate.engine.held import Hold
+from postdate.engine.stuck import Stuck
 from postdate.engine.tasks import to_the_end
 from postdate.engine.verdicts import line_of
 from postdate.engine.watchdog import Watchdog
@@ -56,6 +57,7 @@ class ReceiverParts:
     hold: Hold
     handling: Handling
     slowdown: Slowdown
+    stuck: Stuck
 
 
 class Receiver:
@@ -70,6 +72,7 @@ class Receiver:
         #: Messages that only wait for something small: their place is free.
         self._finishing: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
+        parts.stuck.on_change = self._freed.set
         self._expected = Expected()
 
     def _hear(self, event: Event) -> None:
@@ -94,22 +97,30 @@ class Receiver:
         loop = asyncio.create_task(self._loop(stopping), name="postdate-receive")
         try:
             with Watchdog(self._parts.events), self._parts.events.told_to(self._hear):
-                await asyncio.wait({loop})
+                await asyncio.wait({loop, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()  # which ends the loop too
             await to_the_end(asyncio.create_task(self._wind_up(loop)))
-        loop.result()
+        if not loop.cancelled():
+            loop.result()
 
     async def _wind_up(self, loop: "asyncio.Task[None]") -> None:
-        await asyncio.wait({loop})
         grace = asyncio.create_task(self._parts.clock.sleep(self._settings.grace_s))
-        ending = asyncio.gather(*self._working, *self._finishing, return_exceptions=True)
+        # A receive under way may have hidden messages by now: aborted, each would be an attempt that nobody
+        # made. An empty queue answers at once, so only a service that hangs is waited for in vain.
+        await asyncio.wait({loop, grace}, return_when=asyncio.FIRST_COMPLETED)
+        loop.cancel()
+        await asyncio.wait({loop})
+        # Messages of handlers that go on past their time are seen to.
+        tasks = {*self._working, *self._finishing}
+        going = (task for task in tasks if task not in self._parts.stuck)
+        ending = asyncio.gather(*going, return_exceptions=True)
         either: set[asyncio.Future[Any]] = {ending, grace}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         grace.cancel()
-        for task in (*self._working, *self._finishing):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(ending, return_exceptions=True)
+        await asyncio.gather(ending, *tasks, return_exceptions=True)
 
     # --- the loop ---------------------------------------------------------------------------------
 
@@ -149,8 +160,11 @@ class Receiver:
         """How many messages may be taken now."""
         if len(self._finishing) > 4 * self._settings.concurrency:
             return 0
-        places = 1 if self._slowdown.active else self._settings.concurrency
-        return max(0, places - len(self._working))
+        working = len(self._working)
+        free = self._settings.concurrency - working
+        if self._slowdown.active:  # one at a time, beside what goes on for ever
+            free = min(free, 1 - (working - len(self._parts.stuck)))
+        return max(0, free)
 
     async def _take(self, free: int) -> int:
         """Begin with as many messages as there are places; how many came."""

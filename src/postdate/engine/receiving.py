@@ -18,6 +18,7 @@ from postdate.engine.intake import Intake
 from postdate.engine.receiver import Receiver, ReceiverParts, ReceiverSettings
 from postdate.engine.reception import Reception
 from postdate.engine.recovery import Recovery
+from postdate.engine.stuck import Stuck
 from postdate.engine.verdicts import Recoverability, Verdicts
 from postdate.errors import ConfigurationError, DelayedDeliveryDisabled
 from postdate.events import Events
@@ -72,6 +73,7 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
     )
     ack_first = settings.guarantee is Guarantee.AT_MOST_ONCE
     slowdown = Slowdown(settings.rate_limit_after)
+    stuck = Stuck(queue, settings.receive_concurrency, events, parts.breakers.critical)
     attempts = Attempts(clock, events, hold, timeout_s=settings.handler_timeout.total_seconds())
     recovery = Recovery(
         backend,
@@ -104,6 +106,7 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
                 need_delays=lambda: need_delays(settings),
             ),
             slowdown=slowdown,
+            stuck=stuck,
         ),
         HandlingSettings(
             queue=queue,
@@ -122,6 +125,7 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
             hold=hold,
             handling=handling,
             slowdown=slowdown,
+            stuck=stuck,
         ),
         ReceiverSettings(
             queue=queue,

@@ -129,6 +129,17 @@ class HandlerAbandoned(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class NoPlaceLeft(Event):
+    """All places are taken by handlers that go on past their time: no message is handled until one ends."""
+
+    name = "no_place_left"
+    level = logging.ERROR
+    queue: str
+    places: int
+    handlers: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoopBlocked(Event):
     """A handler kept the event loop from everything else for `seconds`. `where`: the line it was at."""
 
@@ -200,6 +211,7 @@ EVENTS: tuple[type[Event], ...] = (
     PolicyFailed,
     HandlerSlow,
     HandlerAbandoned,
+    NoPlaceLeft,
     LoopBlocked,
     VisibilityLost,
     AlreadyHandled,
