@@ -22,6 +22,7 @@ from postdate.events import (
     Handled,
     ImmediateRetryAsked,
     LeaseFailed,
+    MessageDiscarded,
     MessageFailed,
     MovedToErrorQueue,
     PassFailed,
@@ -66,6 +67,7 @@ class Metrics:
     postdate.errors         messages moved to the error queue, by those who could not dispatch or handle them
     postdate.handled        messages that a handler is done with
     postdate.handling       seconds that handlers took
+    postdate.discarded      messages that a policy dropped
     postdate.retries        failed attempts that are made again, by kind (immediate, delayed)
     postdate.leader         1 while this process leads
     postdate.storage_failures   lease calls and passes that failed
@@ -85,6 +87,7 @@ class Metrics:
         self._errors = meter.create_counter("postdate.errors", "{message}")
         self._handled = meter.create_counter("postdate.handled", "{message}")
         self._handling = meter.create_histogram("postdate.handling", "s")
+        self._discarded = meter.create_counter("postdate.discarded", "{message}")
         self._retries = meter.create_counter("postdate.retries", "{attempt}")
         self._leader = meter.create_up_down_counter("postdate.leader", "1")
         self._storage = meter.create_counter("postdate.storage_failures", "{call}")
@@ -138,6 +141,8 @@ class Metrics:
                 self._retries.add(1, self._with(kind="delayed"))
             case MessageFailed():
                 self._errors.add(1, self._with(destination=event.queue))
+            case MessageDiscarded():
+                self._discarded.add(1, self._with(destination=event.queue))
             case _:
                 pass
 

@@ -7,7 +7,15 @@ import pydantic
 import pytest
 
 from postdate.core.classify import Classifier, Kind
-from postdate.errors import OutcomeUnknown, PoisonMessage, ServiceBusy, StorageUnreachable
+from postdate.errors import (
+    AccessDenied,
+    DestinationNotFound,
+    NotProvisioned,
+    OutcomeUnknown,
+    PoisonMessage,
+    ServiceBusy,
+    StorageUnreachable,
+)
 
 
 class Refused(Exception):
@@ -50,6 +58,9 @@ class OldSql(Exception):
         (AttributeError(), Kind.BROKEN),
         (ModuleNotFoundError(), Kind.PERMANENT),
         (PoisonMessage("x"), Kind.PERMANENT),
+        (DestinationNotFound("x"), Kind.PERMANENT),
+        (NotProvisioned("x"), Kind.PERMANENT),
+        (AccessDenied("x"), Kind.PERMANENT),
         (ServiceBusy("x"), Kind.BUSY),
         (StorageUnreachable("x"), Kind.BUSY),
         (OutcomeUnknown("x"), Kind.TRANSIENT),

@@ -182,19 +182,20 @@ async def test_what_a_handler_sends_goes_out_when_it_succeeded_and_not_before():
             assert message.headers[h.RELATED_TO] == "m1"
 
 
-async def test_what_can_not_be_sent_makes_the_handler_fail():
+@pytest.mark.parametrize(("classify", "attempts"), [(True, 1), (False, 24)])
+async def test_what_can_not_be_sent_makes_the_handler_fail(classify, attempts):
     async with open_scene() as scene:
-        endpoint = scene.endpoint(delayed_retries=0, immediate_retries=1)
+        endpoint = scene.endpoint(classify_errors=classify)
 
         @endpoint.handler
         async def place(body: bytes, context: MessageContext) -> None:
             context.send("nowhere", body)
 
         await scene.put()
-        await scene.run_for(endpoint, seconds=3)
+        await scene.run_for(endpoint, seconds=80)
         (failed,) = scene.log.of(MessageFailed)
         assert "nowhere" in failed.error
-        assert failed.attempts == 2
+        assert failed.attempts == attempts
 
 
 async def test_a_handler_that_sends_nonsense_hears_it_at_once():

@@ -7,8 +7,11 @@ import pytest
 from engine_cases import open_world
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from receiver_cases import QUEUE, open_scene, serving_open
 
+from postdate import Recoverability
 from postdate.clock import StorageClock
+from postdate.core.recoverability import Discard, default_policy
 from postdate.model.requests import Outcome, RequestCounter, RequestKind, Service
 from postdate.telemetry import Metrics
 from postdate.testing.clock import VirtualClock
@@ -61,6 +64,39 @@ async def test_scheduling_delivering_and_failing_are_counted(reader, provider):
     assert [p.value for p in found["postdate.removed"]] == [2]
     assert [p.value for p in found["postdate.leader"]] == [0]
     assert found["postdate.errors"][0].attributes["postdate.endpoint"] == "Unit.Tests"
+
+
+async def test_handling_retrying_discarding_and_giving_up_are_counted(reader, provider):
+    def policy(config, context):
+        return Discard("stale") if context.body == b"stale" else default_policy(config, context)
+
+    async with open_scene() as scene:
+        endpoint = scene.endpoint(
+            recoverability=Recoverability(policy=policy), immediate_retries=2, delayed_retries=1
+        )
+
+        @endpoint.handler
+        async def work(body: bytes) -> None:
+            if body != b"fine":
+                raise RuntimeError("no")
+
+        for number, body in enumerate([b"fine", b"stale", b"bad"]):
+            await scene.put(f"m{number}", body)
+        async with endpoint:
+            endpoint.parts.events.observe(Metrics("Orders", provider))
+            async with serving_open(endpoint):
+                await scene.clock.advance(20)
+    found = points(reader)
+    assert [p.value for p in found["postdate.handled"]] == [1]
+    assert [p.count for p in found["postdate.handling"]] == [1]
+    assert {p.attributes["postdate.kind"]: p.value for p in found["postdate.retries"]} == {
+        "immediate": 4,
+        "delayed": 1,
+    }
+    assert [(p.value, p.attributes["postdate.destination"]) for p in found["postdate.discarded"]] == [
+        (1, QUEUE)
+    ]
+    assert [(p.value, p.attributes["postdate.destination"]) for p in found["postdate.errors"]] == [(1, QUEUE)]
 
 
 @pytest.fixture

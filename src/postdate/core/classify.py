@@ -28,7 +28,8 @@ Rule = Callable[[BaseException], Kind | None]
 _BY_NAME = {
     "postdate.errors.PoisonMessage": Kind.PERMANENT,
     "postdate.errors.UsageError": Kind.PERMANENT,
-    "postdate.errors.DestinationNotFound": Kind.TRANSIENT,
+    "postdate.errors.DestinationNotFound": Kind.PERMANENT,
+    "postdate.errors.NotProvisioned": Kind.PERMANENT,
     "postdate.errors.StorageUnreachable": Kind.BUSY,
     "postdate.errors.ServiceBusy": Kind.BUSY,
     "postdate.errors.OutcomeUnknown": Kind.TRANSIENT,
