@@ -1,4 +1,4 @@
-"""Writes docs/reference from the code: `python docs/generate.py`. A test fails when the pages are behind."""  # noqa: INP001
+"""Writes docs/reference from the code: `python docs/generate.py`. A test fails when the pages are behind."""  # noqa: INP001 - a program, in no package
 
 import inspect
 import json

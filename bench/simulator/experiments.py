@@ -79,10 +79,8 @@ def knobs(setting: Setting) -> list[Record]:
     sizes = setting.sizes
     records: list[Record] = []
 
-    def run(knob: str, value: float, service: Service, **settings: object) -> None:
-        records.append(
-            {"knob": knob, "value": value, **drain(setting, service, **settings)[1].record()}  # type: ignore[arg-type]
-        )
+    def run(knob: str, value: float, service: Service, **settings: Any) -> None:
+        records.append({"knob": knob, "value": value, **drain(setting, service, **settings)[1].record()})
 
     for at_once in sizes.concurrency:
         run("send_concurrency", at_once, wide, send_concurrency=at_once)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import Random
+from typing import Any
 from unittest.mock import patch
 from zlib import crc32
 
@@ -90,7 +91,7 @@ class World:
     """An account with shards on it, in virtual time."""
 
     def __init__(
-        self, service: Service, *, seed: int, shards: int = 1, saved_up: bool = True, **settings: object
+        self, service: Service, *, seed: int, shards: int = 1, saved_up: bool = True, **settings: Any
     ) -> None:
         self.clock = VirtualClock(START)
         self.began = self.clock.monotonic()
@@ -113,7 +114,7 @@ class World:
                 # Its six looks an hour are no part of what is simulated.
                 "disable_timeout_manager": True,
                 **self._settings,
-            }  # type: ignore[arg-type] # pydantic checks them
+            }
         )
         backend = LimitedBackend(self.account, settings.table_name)
         events = Events([self._observe])

@@ -189,7 +189,7 @@ class Inbox:
         if not takes_context:
             # Whoever registers it asks how to call it; the annotation of the message is still the handler's.
             context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-            handle.__signature__ = inspect.Signature([*parameters, context])  # type: ignore[attr-defined]
+            handle.__signature__ = inspect.Signature([*parameters, context])  # type: ignore[attr-defined] # as inspect says
         return handle
 
     async def recorded(self, message_id: str, *, at: datetime) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Metrics: an observer that turns events into OpenTelemetry instruments, and gauges that are read when asked.
 
-Only the OpenTelemetry API is used: without an SDK in the process all of this does nothing. Names and units
-are listed in docs/reference/events.md beside the events that they count.
+Only the OpenTelemetry API is used: without an SDK in the process all of this does nothing. `Metrics` lists
+the names.
 """
 
 from collections.abc import Callable, Iterable, Iterator

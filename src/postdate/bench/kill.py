@@ -40,8 +40,8 @@ async def kill_postdate(ground: Ground, settings: Settings, scale: Scale, ahead_
     processes: list[ServingProcess] = []
     try:
         for _ in range(2):
-            # One by one: if the second does not start, the first is stopped.
-            processes.append(await start_process(settings, listen))  # noqa: PERF401
+            # If the second does not start, the first is in the list, and stopped.
+            processes.append(await start_process(settings, listen))  # noqa: PERF401 - one by one
         async with Endpoint(settings) as endpoint:
             await _until(lambda: any(process.term is not None for process in processes), "nobody leads")
             due = _due(endpoint, scale, ahead_s)

@@ -30,21 +30,44 @@ class EndpointParts(Protocol):
     """Of an endpoint, what its receiver needs (`compose.Parts`)."""
 
     @property
-    def settings(self) -> Settings: ...  # noqa: D102 - as compose has them
+    def settings(self) -> Settings:
+        """Its settings."""
+        ...
+
     @property
-    def backend(self) -> Backend: ...  # noqa: D102
+    def backend(self) -> Backend:
+        """Where its tables and queues are."""
+        ...
+
     @property
-    def clock(self) -> Clock: ...  # noqa: D102
+    def clock(self) -> Clock:
+        """The storage service's clock."""
+        ...
+
     @property
-    def events(self) -> Events: ...  # noqa: D102
+    def events(self) -> Events:
+        """Whoever hears what happens."""
+        ...
+
     @property
-    def breakers(self) -> Breakers: ...  # noqa: D102
+    def breakers(self) -> Breakers:
+        """What tells when something is critical."""
+        ...
+
     @property
-    def intake(self) -> Intake: ...  # noqa: D102
+    def intake(self) -> Intake:
+        """What its handlers send goes out by it."""
+        ...
+
     @property
-    def acceptance(self) -> Acceptance: ...  # noqa: D102
+    def acceptance(self) -> Acceptance:
+        """What refuses a message that could not be dispatched."""
+        ...
+
     @property
-    def reception(self) -> Reception: ...  # noqa: D102
+    def reception(self) -> Reception:
+        """What opens received messages."""
+        ...
 
 
 def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Recoverability) -> Receiver:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
@@ -23,7 +24,7 @@ _WITHOUT_VALUE = {
 }
 
 
-def load_settings(**overrides: object) -> Settings:
+def load_settings(**overrides: Any) -> Settings:
     """Settings from code (`overrides`, None left out), environment and file.
 
     Raises:
@@ -31,7 +32,7 @@ def load_settings(**overrides: object) -> Settings:
     """
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
-        return Settings(**given)  # type: ignore[arg-type] # pydantic checks and converts each value
+        return Settings(**given)  # pydantic checks and converts each value
     except ValidationError as error:
         raise ConfigurationError(_one_line(error, given)) from None
     except SettingsError as error:

@@ -167,7 +167,7 @@ def _tell(call: Call, done: Drained, path: Path) -> None:
     if call.out.json:
         call.out.line(values)
         return
-    counted = {name: len(values[name]) if name in lists else values[name] for name in values}  # type: ignore[arg-type]
+    counted = {name: len(lists[name]) if name in lists else value for name, value in values.items()}
     del counted["by_destination"]
     call.out.record(counted)
     print_tally(call, done.moved)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ class TimeoutHarness:
     #: Puts rows of one partition into the table, as another program would.
     insert: Callable[[Sequence[Properties]], Awaitable[None]]
 
-    def timeout(self, number: int, due_at: datetime = _DUE, **more: str | None) -> LegacyTimeout:
+    def timeout(self, number: int, due_at: datetime = _DUE, **more: Any) -> LegacyTimeout:
         """A timeout of this endpoint."""
         made = LegacyTimeout(
             id=f"3f0d7f3e-6a1c-4f0b-9a55-{number:012d}",
@@ -45,7 +46,7 @@ class TimeoutHarness:
             body=b"\x00body",
             owner=self.owner,
         )
-        return replace(made, **more)  # type: ignore[arg-type] # texts alone
+        return replace(made, **more)
 
 
 async def _due(store: TimeoutStore, until: datetime, *, everywhere: bool = False) -> list[DueTimeout]:
