@@ -29,6 +29,8 @@ CLOCK_CALLS = {
     *("datetime.now", "datetime.utcnow", "datetime.today", "date.today"),
 }
 ENVIRONMENT = {"os.environ", "os.getenv", "os.environb", "os.putenv"}
+#: An exception from lint or types, and the reason behind it.
+EXCEPTION = re.compile(r"# (?:noqa|type: ignore)\b[^#]*?(?P<reason> - \w.*| # \w.*|)$")
 #: A longer file needs this, and a reason behind it.
 REASON = "# Longer than the limit: "
 
@@ -81,6 +83,16 @@ def test_a_long_file_says_why(folder, limit):
     texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in python_files(folder)}
     long = {path: len(text.splitlines()) for path, text in texts.items() if REASON not in text}
     assert {path: lines for path, lines in long.items() if lines > limit} == {}
+
+
+def test_each_exception_from_lint_and_types_says_why():
+    without = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in python_files(SOURCES, ROOT / "bench")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (found := EXCEPTION.search(line)) and not found["reason"]
+    ]
+    assert not without
 
 
 def test_no_two_test_modules_share_a_name():
