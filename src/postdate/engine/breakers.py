@@ -9,6 +9,9 @@
 | lease | the lease was asked for, and no answer came | an answer, whoever leads |
 | receive | the endpoint's queue could not be read | it was read |
 
+Two more tell what is critical by themselves (`Breakers.critical`): the timeout manager of older endpoints
+(`legacy.outage`), and handlers that hang in all places (`engine.stuck`).
+
 A failure of one message (its queue is missing, it is too large) is none of these: it arms nothing. Who
 watches calls `failed` and `succeeded`, nothing else; pauses are their own affair.
 
