@@ -85,14 +85,29 @@ def test_a_long_file_says_why(folder, limit):
     assert {path: lines for path, lines in long.items() if lines > limit} == {}
 
 
+def unexplained(text: str) -> list[int]:
+    """Lines with an exception and no reason; exceptions in a row share the reason of the first."""
+    found, explained = [], False
+    for number, line in enumerate(text.splitlines(), 1):
+        exception = EXCEPTION.search(line)
+        explained = exception is not None and (explained or bool(exception["reason"]))
+        if exception and not explained:
+            found.append(number)
+    return found
+
+
 def test_each_exception_from_lint_and_types_says_why():
     without = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in python_files(SOURCES, ROOT / "bench")
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if (found := EXCEPTION.search(line)) and not found["reason"]
+        for number in unexplained(path.read_text(encoding="utf-8"))
     ]
     assert not without
+
+
+def test_exceptions_in_a_row_share_a_reason_and_others_do_not():
+    row = "a  # noqa: X1 - late\nb  # noqa: X1\n\nc  # noqa: X1\nd  # type: ignore[x] # so\ne  # type: ignore[x]\n"
+    assert unexplained(row) == [4]
 
 
 def test_no_two_test_modules_share_a_name():
