@@ -14,6 +14,7 @@ from postdate.errors import OutcomeUnknown, ServiceBusy
 from postdate.events import (
     AlreadyHandled,
     BackToSpeed,
+    ErrorQueueRefused,
     Events,
     Handled,
     HandlerAbandoned,
@@ -21,7 +22,6 @@ from postdate.events import (
     LoopBlocked,
     MessageFailed,
     PoisonMoved,
-    RecoveryFailed,
     SlowedDown,
     VisibilityLost,
 )
@@ -141,7 +141,7 @@ async def test_an_error_queue_that_is_gone_keeps_the_message_and_spares_the_hand
         async with serving(endpoint):
             await scene.clock.advance(30)
             assert len(calls) == 2  # decided once; not handled again for that
-            refusals = scene.log.of(RecoveryFailed)
+            refusals = scene.log.of(ErrorQueueRefused)
             assert 3 <= len(refusals) <= 30
             assert "postdate setup" in refusals[0].error
             assert len(scene.in_queue()) == 1

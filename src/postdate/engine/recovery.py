@@ -25,6 +25,7 @@ from postdate.engine.verdicts import Verdicts, line_of
 from postdate.errors import DestinationNotFound, InvalidDestination, MessageTooLarge, PostdateError
 from postdate.events import (
     DelayedRetryAsked,
+    ErrorQueueRefused,
     Event,
     Events,
     ImmediateRetryAsked,
@@ -219,7 +220,8 @@ class Recovery:
         except PostdateError as refusal:
             # The verdict goes into the message, so that its handler is not asked again.
             condemned = replace(copy, headers={**copy.headers, h.CONDEMNED: queue})
-            await self.try_later(held, delivery.message_id, refusal, condemned)
+            hidden_s = await self._hide(held, refusal, condemned)
+            self._refused(delivery.message_id, queue, refusal, hidden_s)
             return
         self._well()
         await self.finish(held)
@@ -265,18 +267,27 @@ class Recovery:
         self, held: Held, message_id: str, refusal: PostdateError, message: Message | None = None
     ) -> None:
         """Leave it in its queue, in its new form if it has one, hidden for a while that grows."""
+        hidden_s = await self._hide(held, refusal, message)
+        self._events.emit(RecoveryFailed(message_id, held.received.queue, line_of(refusal), float(hidden_s)))
+
+    async def _hide(self, held: Held, refusal: PostdateError, message: Message | None) -> int:
+        """Leave it in its queue for a while; for how many seconds."""
         self._failures += 1
         self._breaker.failed(refusal)
         first, longest = _AGAIN_SECONDS
         wait = retry_wait(self._failures, base_s=2 * first, maximum_s=longest, random=self._random)
         hidden_s = math.ceil(wait)
-        self._events.emit(RecoveryFailed(message_id, held.received.queue, line_of(refusal), float(hidden_s)))
         text = wrap(message) if message is not None and fits(message, EnvelopeForm.NSERVICEBUS) else None
         with suppress(PostdateError):  # it comes back by itself when its visibility timeout is over
             kept = await self._hold.put_back(held, hidden_s, text=text)
             if not kept and self._ack_first and text is not None:
                 # It was acknowledged before its handler began: what is left to do with it goes in again.
                 await self._backend.sender.send(held.received.queue, text, hidden_for=hidden_s)
+        return hidden_s
+
+    def _refused(self, message_id: str, error_queue: str, refusal: PostdateError, hidden_s: int) -> None:
+        again_at = self._clock.now() + timedelta(seconds=hidden_s)
+        self._events.emit(ErrorQueueRefused(message_id, error_queue, line_of(refusal), again_at))
 
     async def unopened(self, held: Held, error: PostdateError) -> None:
         """Leave a message for later that could not even be begun with: this appearance does not count."""
@@ -293,7 +304,8 @@ class Recovery:
         try:
             await self._backend.sender.send(error_queue, received.text)
         except PostdateError as refusal:
-            await self.try_later(held, received.native_id, refusal)
+            hidden_s = await self._hide(held, refusal, None)
+            self._refused(received.native_id, error_queue, refusal, hidden_s)
             return
         self._well()
         await self.finish(held)

@@ -138,7 +138,7 @@ class MovedToErrorQueue(Event):
 
 @dataclass(frozen=True, slots=True)
 class ErrorQueueRefused(Event):
-    """The error queue did not take a message; its row stays, backed off."""
+    """The error queue did not take a message; it stays where it was, its row or its queue, backed off."""
 
     name = "error_queue_refused"
     level = logging.ERROR

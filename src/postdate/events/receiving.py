@@ -85,7 +85,7 @@ class MessageReturned(Event):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryFailed(Event):
-    """What should become of a failed message could not be done; it stays, and is tried after `retry_in_s`."""
+    """A failed message could not be put back, off or away; it stays, and is tried after `retry_in_s`."""
 
     name = "recovery_failed"
     level = logging.ERROR
