@@ -138,7 +138,9 @@ class Receiver:
                 if stopping.done():
                     return
             try:
-                taken = await self._take(free)
+                # Just now it was empty: one request tells whether it still is, however many places are free.
+                quiet = idle > _FIRST_IDLE_SECONDS
+                taken = await self._take(min(free, self._settings.batch) if quiet else free)
             except PostdateError as error:
                 failures += 1
                 wait = min(_FAILED_SECONDS, 0.5 * 2.0 ** min(failures, 10))
