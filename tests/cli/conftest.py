@@ -1,12 +1,25 @@
 """The command line on the shared Azurite, with an environment of its own."""
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 from cli_cases import Done, on_endpoint, run
 
 from postdate.settings import child_environment
+
+STORE = """
+from contextlib import asynccontextmanager
+from postdate.backends.memory import MemoryAccount, MemoryBackend
+
+#: Outlives the endpoints of one test.
+account = MemoryAccount()
+
+@asynccontextmanager
+async def open_store(settings):
+    yield MemoryBackend(account, settings.table_name, None, frozenset()).store
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +56,13 @@ def orders(storage: str) -> str:
     name = f"orders-{storage[-8:]}"
     on_endpoint(lambda endpoint: endpoint.setup(name))
     return name
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """The environment names a store in memory."""
+    (tmp_path / "cli_store.py").write_text(STORE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("POSTDATE_STORE", "cli_store:open_store")
+    yield "cli_store:open_store"
+    sys.modules.pop("cli_store", None)

@@ -1,32 +1,8 @@
 """The command line with a delayed store of the user's own: the table service is not asked for anything."""
 
-import sys
 from collections import Counter
 
-import pytest
 from cli_cases import DOWN
-
-STORE = """
-from contextlib import asynccontextmanager
-from postdate.backends.memory import MemoryAccount, MemoryBackend
-
-#: Outlives the endpoints of one test.
-account = MemoryAccount()
-
-@asynccontextmanager
-async def open_store(settings):
-    yield MemoryBackend(account, settings.table_name, None, frozenset()).store
-"""
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    """The environment names a store in memory."""
-    (tmp_path / "cli_store.py").write_text(STORE, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("POSTDATE_STORE", "cli_store:open_store")
-    yield "cli_store:open_store"
-    sys.modules.pop("cli_store", None)
 
 
 def test_messages_are_scheduled_listed_and_cancelled(cli, storage, store):

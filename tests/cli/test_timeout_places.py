@@ -4,6 +4,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from azure.data.tables import TableClient
 from cli_cases import on_endpoint
 
 from postdate.legacy.manager import SWITCH_OFF
@@ -93,6 +94,45 @@ def test_doctor_warns_of_messages_without_a_store(cli, storage, places):
     found = doctor(cli)
     assert found["status"] == "warning"
     assert "--timeout-manager" in found["fix"]
+
+
+def test_doctor_warns_of_timeouts_that_a_migration_tool_has_hidden(
+    cli, storage, places, golden, azurite_connection
+):
+    cli("setup", "--timeout-manager")
+    assert doctor(cli)["fix"] == SWITCH_OFF
+    tool = golden["legacy_migration_to_asq"]["source_time_row_after_hiding"]
+    owner = tool["OwningTimeoutManager"].removesuffix("Contoso.Orders") + storage
+    row = {**tool, "OwningTimeoutManager": owner, "Time": datetime(2030, 1, 1, tzinfo=UTC)}
+    with TableClient.from_connection_string(azurite_connection, places[0]) as table:
+        table.create_entity(row)
+        warned = doctor(cli)
+        assert warned["status"] == "warning"
+        assert warned["found"].startswith(f"0 timeouts wait in table {places[0]}; ")
+        assert warned["found"].endswith("; 1 are hidden by a migration tool")
+        assert "end or abort that migration" in warned["fix"]
+        table.delete_entity(row["PartitionKey"], row["RowKey"])
+    assert doctor(cli)["fix"] == SWITCH_OFF
+
+
+def test_doctor_does_not_count_what_a_tool_hid_of_another_endpoint(
+    cli, storage, places, golden, azurite_connection
+):
+    cli("setup", "--timeout-manager")
+    tool = golden["legacy_migration_to_asq"]["source_time_row_after_hiding"]
+    with TableClient.from_connection_string(azurite_connection, places[0]) as table:
+        table.create_entity({**tool, "Time": datetime(2030, 1, 1, tzinfo=UTC)})  # of Contoso.Orders
+    assert doctor(cli)["status"] == "ok"
+
+
+def test_doctor_skips_it_beside_a_store_of_ones_own(cli, storage, places, store):
+    cli("setup")
+    assert doctor(cli) == {
+        "name": "timeout manager",
+        "status": "skipped",
+        "found": "it does not run beside a store of your own",
+        "fix": None,
+    }
 
 
 def test_doctor_says_when_it_is_switched_off(cli, storage, places, monkeypatch):
