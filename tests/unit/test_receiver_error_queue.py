@@ -146,6 +146,33 @@ async def test_a_verdict_keeps_the_queue_that_the_policy_chose():
         assert scene.in_queue() == scene.in_queue("error") == []
 
 
+@pytest.mark.parametrize("size", [100, 36_500])
+async def test_a_verdict_is_kept_although_the_blob_that_it_needs_can_not_be_written(size):
+    """With its fault headers the large one fits no queue; what is left to say of it must still be the truth."""
+    async with open_scene() as scene:
+        calls = []
+        endpoint = scene.endpoint(immediate_retries=0, delayed_retries=0, on_critical_error=lambda _: None)
+        always_failing(endpoint, RuntimeError("x" * 20_000), calls)
+        await scene.put(body=bytes(size))
+        async with endpoint:
+            outage = Outage(ServiceBusy, "503").of(endpoint.parts.backend.payloads, "put")
+            to_error = full(endpoint, ServiceBusy, "503")
+            async with serving_open(endpoint):
+                await scene.clock.advance(100)
+                to_error.lasts = False
+                await scene.clock.advance(100)
+                outage.lasts = False
+                await scene.clock.advance(LONGEST + BEAT)
+                (copy,) = scene.messages()
+                assert (len(calls), scene.in_queue()) == (1, [])
+                assert copy.headers[h.EXCEPTION_TYPE] == "builtins.RuntimeError"
+                assert (h.EXCEPTION_MESSAGE in copy.headers) == (size == 100)  # no room for more
+                assert copy.headers[h.FAILED_QUEUE] == QUEUE
+                assert copy.headers[h.ATTEMPTS] == "1"
+                body = copy.body or await endpoint.parts.backend.payloads.get(copy.headers[h.PAYLOAD])
+                assert body == bytes(size)
+
+
 async def test_a_full_error_queue_delays_nobody_who_succeeds():
     async with open_scene() as scene:
         endpoint = scene.endpoint(

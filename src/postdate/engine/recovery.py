@@ -21,7 +21,7 @@ from postdate.engine.fitting import Fitting
 from postdate.engine.handover import WAKE_SECONDS
 from postdate.engine.held import Held, Hold
 from postdate.engine.reception import Delivery
-from postdate.engine.verdicts import Verdicts, line_of
+from postdate.engine.verdicts import Verdicts, line_of, with_verdict
 from postdate.errors import DestinationNotFound, InvalidDestination, MessageTooLarge, PostdateError
 from postdate.events import (
     DelayedRetryAsked,
@@ -218,9 +218,7 @@ class Recovery:
             copy = await self._fitting(copy, queue)
             queue = await self._send(delivery, copy, queue)
         except PostdateError as refusal:
-            # The verdict goes into the message, so that its handler is not asked again.
-            condemned = replace(copy, headers={**copy.headers, h.CONDEMNED: queue})
-            hidden_s = await self._hide(held, refusal, condemned)
+            hidden_s = await self._hide(held, refusal, with_verdict(delivery, copy, queue))
             self._refused(delivery.message_id, queue, refusal, hidden_s)
             return
         self._well()

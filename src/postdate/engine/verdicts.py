@@ -12,12 +12,16 @@ from postdate.engine.reception import Delivery
 from postdate.errors import UsageError
 from postdate.events import Events, PolicyFailed
 from postdate.model import headers as h
+from postdate.model.envelope import EnvelopeForm, fits
 from postdate.model.faults import Fault, with_fault
 from postdate.model.headers import Headers
 from postdate.model.message import Message, check_headers
 
 #: Of the host's id, which is made of its name.
 _NAMESPACE = uuid.UUID("0c7a1f52-2f1c-4c0e-8a53-5f9b1c2d7e64")
+#: Of a verdict that has no room: these headers, or the first three; so many characters of each.
+_LEAST = (h.FAILED_QUEUE, h.EXCEPTION_TYPE, h.ATTEMPTS, h.EXCEPTION_MESSAGE, h.TIME_OF_FAILURE)
+_LEAST_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,19 @@ class Verdicts:
             self._events.emit(PolicyFailed(context.message_id, f"fault_headers: {line_of(failure)}"))
             return copy
         return Message(copy.message_id, headers, copy.body)
+
+
+def with_verdict(delivery: Delivery, copy: Message, queue: str) -> Message:
+    """The message with its verdict, as much of it as fits, so that its handler is not asked again."""
+    whole = replace(copy, headers={**copy.headers, h.CONDEMNED: queue})
+    if fits(whole, EnvelopeForm.NSERVICEBUS):
+        return whole
+    for names in (_LEAST, _LEAST[:3], ()):
+        least = {name: (copy.headers.get(name) or "")[:_LEAST_CHARACTERS] for name in names}
+        whole = replace(delivery.message, headers={**delivery.message.headers, **least, h.CONDEMNED: queue})
+        if fits(whole, EnvelopeForm.NSERVICEBUS):
+            break
+    return whole
 
 
 def line_of(error: BaseException) -> str:
