@@ -67,12 +67,12 @@ class Kill:
         self.dead = False
         self._over = asyncio.Event()
         backend = endpoint.parts.backend
-        for part, names in {
-            backend.receiver: ("receive", "ack", "nack", "extend"),
-            backend.sender: ("send", "exists", "withdraw", "hide_again"),
-            backend.lease: ("acquire", "renew", "release"),
-            backend.store: ("next_due", "remove", "update", "add"),
-        }.items():
+        for part, names in (
+            (backend.receiver, ("receive", "ack", "nack", "extend")),
+            (backend.sender, ("send", "exists", "withdraw", "hide_again")),
+            (backend.lease, ("acquire", "renew", "release")),
+            (backend.store, ("next_due", "remove", "update", "add")),
+        ):
             for name in names:
                 self._cut(part, name)
 
