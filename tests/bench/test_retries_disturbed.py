@@ -48,7 +48,8 @@ class Stage:
         scenario = self.scenario
         assert len(scenario.attempts) == ATTEMPTS == 420
         assert set(Counter(a.order for a in scenario.attempts).values()) == {RETRIES + 1}
-        assert len({(a.order, a.number) for a in scenario.attempts}) == ATTEMPTS
+        wanted = {(str(n), k) for n in range(1, MESSAGES + 1) for k in range(1, RETRIES + 2)}
+        assert {(a.order, a.number) for a in scenario.attempts} == wanted
         gaps = scenario.gaps(UNIT)
         assert len(gaps) == MESSAGES * RETRIES == 400
         assert min(gap.real - gap.asked for gap in gaps) >= -1e-6  # the rounding of sums
