@@ -106,19 +106,6 @@ async def _serve(endpoint: Endpoint, stop: asyncio.Event) -> None:
         await endpoint.run(stop)
 
 
-@asynccontextmanager
-async def serving_open(*endpoints: Endpoint):
-    """The same with endpoints that are open already, and stay so."""
-    stop = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        for endpoint in endpoints:
-            group.create_task(endpoint.run(stop))
-        try:
-            yield
-        finally:
-            stop.set()
-
-
 def always_failing(endpoint: Endpoint, error: Exception, calls: list) -> Endpoint:
     """A handler that fails each time; `calls` gets each attempt's number and instant."""
 
