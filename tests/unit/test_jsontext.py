@@ -122,3 +122,13 @@ def test_what_is_not_json_is_poison_and_nothing_else(broken):
 def test_deep_nesting_in_bytes_is_poison_too():
     with pytest.raises(PoisonMessage, match="not JSON"):
         read(b'{"a":' * 100_000)
+
+
+@given(
+    st.dictionaries(
+        st.text("ab \t\n\"'ü\x00", max_size=4), st.none() | st.text("ab \t\n\"'ü\x00", max_size=4)
+    )
+)
+def test_a_map_is_its_names_and_values_one_by_one(values):
+    one_by_one = ",".join(f"{quote(name)}:{quote_or_null(value)}" for name, value in values.items())
+    assert write_map(values) == "{" + one_by_one + "}"
