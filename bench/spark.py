@@ -6,19 +6,23 @@ Both sides accept each message by the same rules and store it by the same pipeli
 `Endpoint.schedule_many`, and reads by `store.upcoming`. Starting the session, and its first small run, is
 left out and told. Where the emulator is the limit nobody scales, so scaling is measured once more against a
 stand-in that answers at memory speed after a latency: one task at a time beside two. Sides take turns, the
-median of the rounds counts. Prints one JSON object.
+median of the rounds counts. Memory is watched while a tenth of the rows, and all of them, are stored. Prints
+one JSON object.
 """
 
 import asyncio
 import json
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -125,6 +129,31 @@ def scaling(session: SparkSession, rows: int, run: str) -> float:
     return rows / seconds
 
 
+def memory(session: SparkSession, rows: int) -> dict[str, int]:
+    """The most MB that the driver's Python and the largest of its workers held while so many were stored."""
+    driver, most = psutil.Process(), {"driver": 0, "worker": 0}
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.1):
+            most["driver"] = max(most["driver"], driver.memory_info().rss)
+            for process in driver.children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    if "pyspark.daemon" in process.cmdline():
+                        most["worker"] = max(most["worker"], process.memory_info().rss)
+
+    with stand_in(0.0) as (connection, _):
+        settings = load_settings(endpoint="bench", connection=connection)
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            on_spark(session, settings, rows, f"memory{rows}")
+        finally:
+            ended.set()
+            watching.join()
+    return {name: round(value / 1e6) for name, value in most.items()}
+
+
 def with_tasks(tasks: int, rows: int) -> tuple[dict[str, Any], float]:
     """A session with so many tasks at once: what it is good at, and its rate against the stand-in."""
     began = time.perf_counter()
@@ -139,6 +168,7 @@ def with_tasks(tasks: int, rows: int) -> tuple[dict[str, Any], float]:
     rate = statistics.median(scaling(session, rows, f"scale{n}") for n in range(ROUNDS))
     if tasks == TASKS:
         found |= beside_one_process(session, rows)
+        found["memory_mb"] = {str(n): memory(session, n) for n in (rows // 10, rows)}
     session.stop()
     return found, rate
 
