@@ -20,6 +20,7 @@ from postdate.engine.accountant import Accountant
 from postdate.engine.breakers import Breakers, OnCriticalError
 from postdate.engine.bulk import BulkIntake
 from postdate.engine.changes import Changes
+from postdate.engine.delivery_log import keeping_log
 from postdate.engine.destinations import Destinations
 from postdate.engine.dispatcher import Dispatcher, DispatchSettings
 from postdate.engine.elector import Elector
@@ -124,12 +125,13 @@ async def open_parts(
     try:
         async with with_own_store(account, settings, store) as backend:
             parts = put_together(settings, backend, judge, events, on_critical_error)
-            with metrics.watching(judge, backend.requests):
-                try:
-                    yield parts
-                finally:
-                    await parts.breakers.close()
-                    parts.accountant.tell()
+            async with keeping_log(settings, backend, judge, events, parts.elector.holder):
+                with metrics.watching(judge, backend.requests):
+                    try:
+                        yield parts
+                    finally:
+                        await parts.breakers.close()
+                        parts.accountant.tell()
     finally:
         await account.close()
 

@@ -20,6 +20,8 @@ APPROVED = [
     "cancelled",
     "clock_unsure",
     "delayed_retry_asked",
+    "delivery_log_failed",
+    "delivery_log_lost",
     "dispatch_failed",
     "duplicate_dropped",
     "error_queue_refused",

@@ -16,6 +16,8 @@ from postdate.settings import LeaseTarget
 from postdate.testing.conformance import (
     DelayedStoreChangesConformance,
     DelayedStoreConformance,
+    DeliveryLogConformance,
+    DeliveryLogHarness,
     InboxHarness,
     InboxStoreConformance,
     LeaseHarness,
@@ -149,3 +151,10 @@ class TestAzureInbox(InboxStoreConformance):
         await backend.inbox.create()
         yield InboxHarness(backend.inbox, absent.inbox, SystemClock().now, asyncio.sleep)
         await absent.close()
+
+
+class TestAzureDeliveryLog(DeliveryLogConformance):
+    @pytest.fixture
+    async def harness(self, backend):
+        await backend.lease.create()
+        return DeliveryLogHarness(backend.delivery_log)

@@ -11,6 +11,8 @@ from postdate.testing.clock import VirtualClock
 from postdate.testing.conformance import (
     DelayedStoreChangesConformance,
     DelayedStoreConformance,
+    DeliveryLogConformance,
+    DeliveryLogHarness,
     InboxHarness,
     InboxStoreConformance,
     LeaseHarness,
@@ -127,3 +129,9 @@ class TestMemoryInbox(InboxStoreConformance):
         await backend.inbox.create()
         absent = MemoryBackend(account, "delays", clock, frozenset(), inbox_table="absent")
         return InboxHarness(backend.inbox, absent.inbox, clock.now, clock.advance)
+
+
+class TestMemoryDeliveryLog(DeliveryLogConformance):
+    @pytest.fixture
+    def harness(self, backend):
+        return DeliveryLogHarness(backend.delivery_log)

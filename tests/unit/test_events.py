@@ -40,7 +40,8 @@ def test_an_event_is_logged_in_one_line_with_its_fields(caplog):
         Events().emit(Scheduled("id-1", "orders\nX", DUE, "row"))
     (record,) = caplog.records
     assert record.getMessage() == (
-        r"scheduled message_id='id-1' destination='orders\nX' due_at=2026-03-01T07:08:09.987+00:00 path='row'"
+        r"scheduled message_id='id-1' destination='orders\nX' due_at=2026-03-01T07:08:09.987+00:00 path='row' "
+        "hidden_for=0"
     )
     assert (record.name, record.levelno) == ("postdate.events", logging.DEBUG)
 

@@ -74,6 +74,7 @@ BLOB_REQUESTS = [
     ("PUT", "c/payloads/x", "", None, "put blob"),
     ("PUT", "c/payloads/x", "comp=block&blockid=AAA", None, "put block"),
     ("PUT", "c/payloads/x", "comp=blocklist", None, "put block list"),
+    ("PUT", "c/log/20260301/11-p.jsonl", "comp=appendblock", None, "append block"),
     ("PUT", "c/payloads/x", "comp=metadata", None, "set metadata"),
     ("GET", "c/leader.json", "", None, "get blob"),
     ("HEAD", "c/payloads/x", "", None, "get properties"),

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import cast
 
 from postdate.errors import ConfigurationError, NotProvisioned, PostdateError
-from postdate.ports import Backend, DelayedStore, InboxStore
+from postdate.ports import Backend, DelayedStore, DeliveryLogStore, InboxStore
 from postdate.settings import PREFIX, Settings
 
 #: What POSTDATE_STORE names.
@@ -39,6 +39,11 @@ class WithOwnStore:
     def inbox(self) -> InboxStore:
         """The account's, which makes it when it is first asked for."""
         return self._account.inbox
+
+    @property
+    def delivery_log(self) -> DeliveryLogStore:
+        """The account's: the log lies beside the lease."""
+        return self._account.delivery_log
 
     @property
     def description(self) -> Mapping[str, str]:

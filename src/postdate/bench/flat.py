@@ -86,6 +86,7 @@ class FlatBackend:
     payloads: Any
     timeouts: Any
     inbox: Any
+    delivery_log: Any
     requests: Any
 
     @property
@@ -111,7 +112,15 @@ async def drain(count: int, clock: Clock) -> dict[str, float]:
     await rest.lease.create()
     rows = MadeRows(Messages(settings, clock, _QUEUE), count, clock.now() - timedelta(hours=1))
     backend = FlatBackend(
-        rows, Dropped(), rest.lease, rest.receiver, rest.payloads, rest.timeouts, rest.inbox, rest.requests
+        rows,
+        Dropped(),
+        rest.lease,
+        rest.receiver,
+        rest.payloads,
+        rest.timeouts,
+        rest.inbox,
+        rest.delivery_log,
+        rest.requests,
     )
     parts = put_together(settings, backend, clock, Events([]))
     stop = asyncio.Event()

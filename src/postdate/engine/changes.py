@@ -102,8 +102,9 @@ class Changes:
             return answer
         if isinstance(answer, DelayedRow) and answer.delayed.payload_ref:
             await self._backend.payloads.delete(answer.delayed.payload_ref)
-        message_id = answer.delayed.message.message_id if isinstance(answer, DelayedRow) else None
-        self._events.emit(Cancelled(message_id, _due(answer, parsed)))
+        known = answer.delayed if isinstance(answer, DelayedRow) else None
+        message_id = known.message.message_id if known else None
+        self._events.emit(Cancelled(message_id, _due(answer, parsed), known.destination if known else None))
         return CancelOutcome.CANCELLED
 
     async def reschedule(
@@ -210,9 +211,7 @@ class Changes:
             if added.created:  # ours; a row that somebody else moved there stays
                 await self._backend.store.remove([new_row])
             return RescheduleResult(RescheduleOutcome(answer))
-        result = await self._let_go(moved, new_row, added)
-        self._events.emit(Rescheduled(moved.message.message_id, row.delayed.due_at, due_at))
-        return result
+        return await self._let_go(row.delayed, moved, new_row, added)
 
     async def _undo(self, handle: RowHandle, held: DelayedMessage) -> None:
         """Take the held row back, if the old one is surely there still."""
@@ -221,11 +220,17 @@ class Changes:
         if new is not None and ours and await self._read(handle) is not None:
             await self._backend.store.remove([new])
 
-    async def _let_go(self, moved: DelayedMessage, held: DelayedRow, added: AddResult) -> RescheduleResult:
+    async def _let_go(
+        self, was: DelayedMessage, moved: DelayedMessage, held: DelayedRow, added: AddResult
+    ) -> RescheduleResult:
         """The old row is gone: release the new one, or hand it over where it is due soon."""
         store = self._backend.store
+        message_id, destination = moved.message.message_id, moved.destination
         if moved.due_at - self._clock.now() <= self._direct_within:
-            receipt, _ = await self._hand_over.send(moved)
+            receipt, hidden_for = await self._hand_over.send(moved)
+            self._events.emit(
+                Rescheduled(message_id, was.due_at, moved.due_at, destination, "queue", hidden_for)
+            )
             await store.remove([held])
             handle = QueueHandle(
                 moved.destination, receipt.native_id, receipt.pop_receipt, moved.due_at, moved.payload_ref
@@ -234,6 +239,7 @@ class Changes:
         if await store.update(held, failure_count=0, next_attempt_at=None) is None:
             # Another caller moved the same message to the same time, lost, and took the row with it.
             await store.add([moved])
+        self._events.emit(Rescheduled(message_id, was.due_at, moved.due_at, destination))
         return RescheduleResult(RescheduleOutcome.MOVED, format_handle(RowHandle(added.key)), moved.due_at)
 
     # --- hidden messages --------------------------------------------------------------------------
@@ -248,7 +254,7 @@ class Changes:
             return CancelOutcome.TOO_LATE
         if handle.payload_ref is not None:
             await self._backend.payloads.delete(handle.payload_ref)
-        self._events.emit(Cancelled(None, handle.due_at))
+        self._events.emit(Cancelled(None, handle.due_at, handle.destination))
         return CancelOutcome.CANCELLED
 
     def _gone_from_queue(self, handle: QueueHandle) -> CancelOutcome:
@@ -271,7 +277,7 @@ class Changes:
             return RescheduleResult(RescheduleOutcome.TOO_LATE)
         if handle.payload_ref is not None:
             await self._backend.payloads.keep(handle.payload_ref, keep_until=due_at + self._retention)
-        self._events.emit(Rescheduled(None, handle.due_at, due_at))
+        self._events.emit(Rescheduled(None, handle.due_at, due_at, handle.destination, "hidden", hidden_for))
         moved = replace(handle, native_id=again.native_id, pop_receipt=again.pop_receipt, due_at=due_at)
         return RescheduleResult(RescheduleOutcome.MOVED, format_handle(moved), due_at)
 

@@ -171,6 +171,7 @@ class Dispatcher:
                 self._clock.now(),
                 hidden_for,
                 term,
+                delayed.failure_count + 1,
             )
         )
         return _SENT

@@ -90,6 +90,11 @@ class Elector:
         self._changed = asyncio.Event()
 
     @property
+    def holder(self) -> str:
+        """This process, as it is published."""
+        return self._holder
+
+    @property
     def term(self) -> Term | None:
         """The current term, or None for a follower; it may be over by the time you look."""
         term = self._term

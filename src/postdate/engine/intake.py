@@ -172,7 +172,7 @@ class Intake:
         delayed = checked.delayed
         await self._park(checked)
         receipt, hidden_for = await self._hand_over.send(delayed, patience=patience)
-        self._tell(delayed, "queue" if hidden_for else "now")
+        self._tell(delayed, "queue" if hidden_for else "now", hidden_for)
         return QueueHandle(
             delayed.destination,
             receipt.native_id,
@@ -239,8 +239,9 @@ class Intake:
                 keep_until=delayed.due_at + self._settings.payload_retention,
             )
 
-    def _tell(self, delayed: DelayedMessage, path: str) -> None:
-        self._events.emit(Scheduled(delayed.message.message_id, delayed.destination, delayed.due_at, path))
+    def _tell(self, delayed: DelayedMessage, path: str, hidden_for: int = 0) -> None:
+        message_id = delayed.message.message_id
+        self._events.emit(Scheduled(message_id, delayed.destination, delayed.due_at, path, hidden_for))
 
 
 def place_of(delayed: DelayedMessage) -> Place:

@@ -6,7 +6,7 @@ plain callable; it runs on the engine's loop, must be quick, and what it raises 
 The records are the whole vocabulary: `docs/reference/events.md` is checked against `EVENTS`.
 """
 
-from postdate.events import breakers, delivery, draining, inbox, legacy, receiving
+from postdate.events import breakers, delivery, delivery_log, draining, inbox, legacy, receiving
 from postdate.events.base import Event, Events, Observer, log_event
 from postdate.events.breakers import BreakerArmed, BreakerDisarmed, BreakerTriggered
 from postdate.events.delivery import (
@@ -34,6 +34,7 @@ from postdate.events.delivery import (
     TermLost,
     Throttled,
 )
+from postdate.events.delivery_log import DeliveryLogFailed, DeliveryLogLost
 from postdate.events.draining import TimeoutsMoved, TimeoutsPutBack
 from postdate.events.inbox import InboxCallFailed, InboxClaimLost, InboxForgot, InboxRepeat
 from postdate.events.legacy import (
@@ -76,6 +77,7 @@ EVENTS: tuple[type[Event], ...] = (
     *legacy.EVENTS,
     *draining.EVENTS,
     *inbox.EVENTS,
+    *delivery_log.EVENTS,
 )
 
 __all__ = [
@@ -88,6 +90,8 @@ __all__ = [
     "Cancelled",
     "ClockUnsure",
     "DelayedRetryAsked",
+    "DeliveryLogFailed",
+    "DeliveryLogLost",
     "DispatchFailed",
     "DuplicateDropped",
     "ErrorQueueRefused",

@@ -9,13 +9,14 @@ from postdate.events.base import Event
 
 @dataclass(frozen=True, slots=True)
 class Scheduled(Event):
-    """A message was accepted and is durable. `path`: row, queue (hidden there) or now."""
+    """A message was accepted and is durable. `path`: row, queue (hidden there, `hidden_for` s) or now."""
 
     name = "scheduled"
     message_id: str
     destination: str
     due_at: datetime
     path: str
+    hidden_for: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +27,21 @@ class Cancelled(Event):
     level = logging.INFO
     message_id: str | None
     due_at: datetime
+    destination: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rescheduled(Event):
-    """A message got another due time."""
+    """A message got another due time. `path`: row, queue (from its row), or hidden (it lay in its queue)."""
 
     name = "rescheduled"
     level = logging.INFO
     message_id: str | None
     was_due_at: datetime
     due_at: datetime
+    destination: str | None = None
+    path: str = "row"
+    hidden_for: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class ClockUnsure(Event):
 
 @dataclass(frozen=True, slots=True)
 class HandedOver(Event):
-    """The leader put a message on its destination, hidden for `hidden_for` seconds."""
+    """The leader put a message on its destination, hidden for `hidden_for` s, at attempt `attempts`."""
 
     name = "handed_over"
     message_id: str
@@ -107,6 +112,7 @@ class HandedOver(Event):
     handed_over_at: datetime
     hidden_for: int
     term: int
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

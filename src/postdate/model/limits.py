@@ -36,3 +36,8 @@ EARLIEST_DUE = datetime(1601, 1, 1, tzinfo=UTC)
 LATEST_DUE = datetime(9999, 1, 1, tzinfo=UTC)
 #: Longest time to live that we set on a queue message; the service takes any positive number of seconds.
 MAX_TIME_TO_LIVE = timedelta(days=3650)
+
+#: Bytes of one block of an append blob (storage facts; later versions of the service take more).
+APPEND_BLOCK_BYTES = 4 * 1024 * 1024
+#: Blocks of one append blob.
+APPEND_BLOCKS = 50_000

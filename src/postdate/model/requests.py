@@ -98,6 +98,8 @@ def blob_operation(method: str, url: str, lease_action: str | None) -> str:
     if "comp=" in query:
         if "comp=list" in query:
             return "list blobs" if "restype=container" in query else "list containers"
+        if "comp=appendblock" in query:
+            return "append block"
         if "comp=block" in query:
             return "put block list" if "comp=blocklist" in query else "put block"
         return "set metadata" if "comp=metadata" in query and method == "PUT" else UNKNOWN

@@ -12,6 +12,7 @@ from postdate.model.inbox import InboxKey
 from postdate.model.keys import RowKey
 from postdate.model.message import Message
 from postdate.ports.backend import Backend
+from postdate.ports.delivery_log import DeliveryLogStore, LogDisplaced, LogFile
 from postdate.ports.guard import Guard, LeaseLost
 from postdate.ports.inbox import Busy, Done, Fresh, InboxAnswer, InboxClaim, InboxStore, claim_lost
 from postdate.ports.lease import LeaderRecord, LeaseStore
@@ -27,6 +28,7 @@ __all__ = [
     "DelayedMessage",
     "DelayedRow",
     "DelayedStore",
+    "DeliveryLogStore",
     "Done",
     "Fresh",
     "Guard",
@@ -37,6 +39,8 @@ __all__ = [
     "LeaderRecord",
     "LeaseLost",
     "LeaseStore",
+    "LogDisplaced",
+    "LogFile",
     "Message",
     "PayloadStore",
     "QueueReceiver",

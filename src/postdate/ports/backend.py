@@ -5,6 +5,7 @@ from typing import Protocol
 
 from postdate.errors import PostdateError
 from postdate.model.requests import RequestCounter
+from postdate.ports.delivery_log import DeliveryLogStore
 from postdate.ports.inbox import InboxStore
 from postdate.ports.lease import LeaseStore
 from postdate.ports.payloads import PayloadStore
@@ -49,6 +50,11 @@ class Backend(Protocol):
     @property
     def inbox(self) -> InboxStore:
         """What the endpoint's consumers remember; its table need not be there."""
+        ...
+
+    @property
+    def delivery_log(self) -> DeliveryLogStore:
+        """Where the delivery log is kept."""
         ...
 
     @property

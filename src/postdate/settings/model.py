@@ -26,6 +26,7 @@ from postdate.settings.accounts import (
     identity_style,
 )
 from postdate.settings.breakers import BreakerSettings
+from postdate.settings.delivery_log import DeliveryLogSettings
 from postdate.settings.environment import settings_file
 from postdate.settings.fields import PREFIX, BackendName, Duration, Guarantee, LargeBodies, LeaseTarget
 from postdate.settings.inbox import InboxSettings
@@ -47,7 +48,13 @@ _NAME_CHECKS: dict[str, Callable[[str], object]] = {
 
 
 class Settings(
-    ReceivingSettings, InboxSettings, BreakerSettings, LegacySettings, StoreSettings, BaseSettings
+    ReceivingSettings,
+    InboxSettings,
+    DeliveryLogSettings,
+    BreakerSettings,
+    LegacySettings,
+    StoreSettings,
+    BaseSettings,
 ):
     """All settings of an endpoint. Durations take seconds, `1m30s`, `PT90S` or `00:01:30`."""
 

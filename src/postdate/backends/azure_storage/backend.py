@@ -14,6 +14,7 @@ from postdate.backends.azure_storage.clients import AccountClients, Credentials,
 from postdate.backends.azure_storage.connection import Place, endpoints_of
 from postdate.backends.azure_storage.container_lease import ContainerLease
 from postdate.backends.azure_storage.delayed_table import DelayedTable
+from postdate.backends.azure_storage.delivery_log import LogBlobs
 from postdate.backends.azure_storage.failures import CALL_ERRORS, Refusal, refusal, translate
 from postdate.backends.azure_storage.inbox import InboxTable
 from postdate.backends.azure_storage.payload_blobs import PayloadBlobs
@@ -75,6 +76,11 @@ class AzureStorageBackend:
     def bulk(self) -> BulkBlobs:
         """Documents of bulk runs."""
         return BulkBlobs(self._container, self._own.endpoints.blob)
+
+    @cached_property
+    def delivery_log(self) -> LogBlobs:
+        """The delivery log."""
+        return LogBlobs(self._container, self._own.endpoints.blob)
 
     def scan(self, table: str | None = None) -> TableScan:
         """Reads a table of the account by key ranges; default: the delays table."""

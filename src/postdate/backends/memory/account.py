@@ -5,6 +5,7 @@ Several backends on one account are what several processes on one storage accoun
 
 from collections.abc import Mapping
 
+from postdate.backends.memory.delivery_log import LogSlot, MemoryLog
 from postdate.backends.memory.inbox import InboxSlot, MemoryInbox
 from postdate.backends.memory.lease import LeaseSlot, MemoryLease
 from postdate.backends.memory.payloads import MemoryPayloads, PayloadSlot
@@ -27,6 +28,7 @@ class MemoryAccount:
         self.queues: dict[str, QueueSlot] = {}
         self.timeouts: dict[str, TimeoutSlot] = {}
         self.inboxes: dict[str, InboxSlot] = {}
+        self.logs: dict[str, LogSlot] = {}
 
 
 class MemoryBackend:
@@ -49,6 +51,7 @@ class MemoryBackend:
         self.payloads = MemoryPayloads(account.payloads.setdefault(table, {}))
         self.timeouts = MemoryTimeouts(account.timeouts, timeout_places or TimeoutPlaces(owner=table))
         self.inbox = MemoryInbox(account.inboxes, inbox_table, clock)
+        self.delivery_log = MemoryLog(account.logs.setdefault(table, {}))
         #: Stays empty: nothing here asks a service.
         self.requests = RequestCounter()
 

@@ -14,6 +14,7 @@ for each test. `SharedTableConformance` is for those that share a table with .NE
 pytest-asyncio with `asyncio_mode = auto`. How to write a store, step by step: docs/how-to/own-store.md.
 """
 
+from postdate.testing.conformance.delivery_log import DeliveryLogConformance, DeliveryLogHarness
 from postdate.testing.conformance.inbox import InboxHarness, InboxStoreConformance
 from postdate.testing.conformance.lease import LeaseHarness, LeaseStoreConformance
 from postdate.testing.conformance.payloads import PayloadHarness, PayloadStoreConformance
@@ -26,6 +27,8 @@ from postdate.testing.conformance.timeouts import TimeoutHarness, TimeoutStoreCo
 __all__ = [
     "DelayedStoreChangesConformance",
     "DelayedStoreConformance",
+    "DeliveryLogConformance",
+    "DeliveryLogHarness",
     "InboxHarness",
     "InboxStoreConformance",
     "LeaseHarness",
