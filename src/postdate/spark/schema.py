@@ -4,6 +4,7 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     IntegerType,
+    LongType,
     MapType,
     StringType,
     StructField,
@@ -33,5 +34,28 @@ DELAYS = StructType(
         _column("etag", StringType(), "names one version of the row"),
         _column("written_time", TimestampType(), "UTC; the service's time of the last change"),
         _column("unreadable", StringType(), "why the row can't be read; null: it can"),
+    ]
+)
+
+#: The delivery log.
+LOG = StructType(
+    [
+        _column("logged_at", TimestampType(), "UTC, microseconds, by the storage service's clock"),
+        _column("outcome", StringType(), "what happened; unreadable: the line is no record"),
+        _column("endpoint", StringType(), "whose log it is"),
+        _column("process", StringType(), "who wrote it"),
+        _column("message_id", StringType(), "null: withdrawn or moved while it lay in its queue"),
+        _column("destination", StringType(), "queue, or queue@alias"),
+        _column("due_time", TimestampType(), "UTC"),
+        _column("was_due_time", TimestampType(), "UTC; before it was moved"),
+        _column("handed_over_at", TimestampType(), "UTC; when it was put on its destination"),
+        _column("visible_at", TimestampType(), "UTC; when its queue shows it; null: it is not in its queue"),
+        _column("term", LongType(), "of the leader that handed it over"),
+        _column("attempts", IntegerType(), "dispatches, the last one included"),
+        _column("path", StringType(), "of what was scheduled or moved: row, queue, now, hidden"),
+        _column(
+            "reason", StringType(), "why it went to the error queue; the beginning of an unreadable line"
+        ),
+        _column("count", LongType(), "of a gap: records that are missing"),
     ]
 )

@@ -10,18 +10,18 @@ _STEP = timedelta(microseconds=1)
 _COLUMN = ("due_time",)
 
 
-def narrowed(window: DueWindow, one: Filter) -> DueWindow:
-    """The window with what a filter on the due time cuts off; any other filter leaves it as it is."""
+def narrowed(window: DueWindow, one: Filter, column: tuple[str, ...] = _COLUMN) -> DueWindow:
+    """The window with what a filter on the due time (or `column`) cuts off; others leave it as it is."""
     match one:
-        case GreaterThanOrEqual(attribute, datetime() as value) if attribute == _COLUMN:
+        case GreaterThanOrEqual(attribute, datetime() as value) if attribute == column:
             return window.from_(_utc(value))
-        case GreaterThan(attribute, datetime() as value) if attribute == _COLUMN:
+        case GreaterThan(attribute, datetime() as value) if attribute == column:
             return window.from_(_utc(value) + _STEP)
-        case LessThan(attribute, datetime() as value) if attribute == _COLUMN:
+        case LessThan(attribute, datetime() as value) if attribute == column:
             return window.until(_utc(value))
-        case LessThanOrEqual(attribute, datetime() as value) if attribute == _COLUMN:
+        case LessThanOrEqual(attribute, datetime() as value) if attribute == column:
             return window.until(_utc(value) + _STEP)
-        case EqualTo(attribute, datetime() as value) if attribute == _COLUMN:
+        case EqualTo(attribute, datetime() as value) if attribute == column:
             return window.from_(_utc(value)).until(_utc(value) + _STEP)
     return window
 
