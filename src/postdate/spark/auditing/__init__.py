@@ -1,0 +1,1 @@
+"""Job `audit`: what was scheduled against the delivery log, the waiting rows and the error queue."""
