@@ -22,13 +22,12 @@ from postdate.engine.bulk import BulkIntake
 from postdate.engine.changes import Changes
 from postdate.engine.delivery_log import keeping_log
 from postdate.engine.destinations import Destinations
-from postdate.engine.dispatcher import Dispatcher, DispatchSettings
 from postdate.engine.elector import Elector
 from postdate.engine.gate import Gate
 from postdate.engine.handover import HandOverTo
 from postdate.engine.intake import DirectHandles, Intake, IntakeSettings
 from postdate.engine.lookup import Lookup
-from postdate.engine.passes import Passes, PassSettings
+from postdate.engine.passing import make_passes
 from postdate.engine.poller import Poller, PollSettings
 from postdate.engine.reception import Reception
 from postdate.engine.service import Service
@@ -41,7 +40,7 @@ from postdate.legacy.migration import Migration
 from postdate.model.date_patterns import partition_scope
 from postdate.model.prices import PriceTable
 from postdate.ports import Backend, DelayedStore
-from postdate.settings import BackendName, Guarantee, LargeBodies, Settings, load_prices
+from postdate.settings import BackendName, LargeBodies, Settings, load_prices
 from postdate.telemetry import Metrics
 
 if TYPE_CHECKING:
@@ -145,7 +144,6 @@ def put_together(
 ) -> Parts:
     """The parts of one endpoint on an open backend (your own, for example)."""
     hand_over = HandOverTo(backend.sender, clock, settings.envelope_form)
-    removed_first = settings.guarantee is Guarantee.AT_MOST_ONCE
     breakers = Breakers(
         settings,
         clock,
@@ -164,38 +162,8 @@ def put_together(
         uncertainty_limit=settings.clock_uncertainty_limit.total_seconds(),
         breaker=breakers.lease,
     )
-    gate = Gate(settings.send_concurrency, events, clock)
-    dispatcher = Dispatcher(
-        backend,
-        clock,
-        events,
-        hand_over,
-        breakers,
-        DispatchSettings(
-            error_queue=settings.error_queue,
-            number_of_retries=settings.number_of_retries,
-            retry_base=settings.retry_base,
-            retry_maximum=settings.retry_maximum,
-            payload_retention=settings.payload_retention,
-            removed_first=removed_first,
-        ),
-        on_busy=gate.throttled,
-    )
     takeover = settings.lease_duration + settings.probe_interval
-    passes = Passes(
-        backend,
-        clock,
-        events,
-        elector,
-        dispatcher,
-        gate,
-        breakers,
-        PassSettings(
-            lookahead=settings.lookahead,
-            unremoved_limit=settings.unremoved_limit,
-            removed_first=removed_first,
-        ),
-    )
+    passes = make_passes(settings, backend, clock, events, elector, breakers)
     poller = Poller(
         clock,
         events,

@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from postdate.clock import Clock, either
 from postdate.core.plan import HandOver, Refuse, Step, Wait, plan
+from postdate.engine.authority import Authority
 from postdate.engine.breakers import Breakers
 from postdate.engine.dispatcher import Dispatched, Dispatcher, Outcome
-from postdate.engine.elector import Elector
 from postdate.engine.gate import Gate
 from postdate.engine.handover import WAKE_SECONDS
 from postdate.engine.pages import read_ahead
@@ -55,6 +55,9 @@ class PassSettings:
     unremoved_limit: int
     #: Remove first, then dispatch (at most once).
     removed_first: bool
+    #: What is ahead of its due time may wait, up to a second, to be exactly in time. Without it all goes at
+    #: the pace that the service takes, which a backlog needs.
+    timed: bool = True
 
 
 @dataclass(slots=True)
@@ -98,7 +101,7 @@ class Passes:
         backend: Backend,
         clock: Clock,
         events: Events,
-        elector: Elector,
+        authority: Authority,
         dispatcher: Dispatcher,
         gate: Gate,
         breakers: Breakers,
@@ -107,7 +110,7 @@ class Passes:
         self._backend = backend
         self._clock = clock
         self._events = events
-        self._elector = elector
+        self._authority = authority
         self._dispatcher = dispatcher
         self._gate = gate
         self._breakers = breakers
@@ -134,7 +137,7 @@ class Passes:
         """
 
         def guard() -> bool:
-            return self._elector.may_act(term)
+            return self._authority.may_act(term)
 
         async with self._one_at_a_time:
             remover = Remover(
@@ -224,12 +227,13 @@ class Passes:
             await remover.flush()
 
     async def _page(self, page: Sequence[Row], this: _Pass) -> None:
+        # Timed sends would lie between removal and dispatch for up to a second, where a crash loses them.
+        timed = self._settings.timed and not self._settings.removed_first
         steps = plan(
             page,
             now=self._clock.now(),
             lookahead=self._settings.lookahead,
-            # Timed sends would lie between removal and dispatch for up to a second, where a crash loses them.
-            precise_limit=0 if self._settings.removed_first else _PRECISE_LIMIT,
+            precise_limit=_PRECISE_LIMIT if timed else 0,
         )
         work: list[HandOver | Refuse] = []
         for step in steps:

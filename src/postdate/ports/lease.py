@@ -47,6 +47,26 @@ class LeaseStore(Protocol):
         """Take the lease away from whoever holds it, at once; False: nobody held it."""
         ...
 
+    async def let_run_out(self) -> bool:
+        """Refuse whoever holds the lease any renewal, so that it ends when its time is over; False: nobody
+        held it.
+
+        Until then nobody else gets it: the holder has the time that it was promised, and stops by itself.
+        """
+        ...
+
+    @property
+    def lease_id(self) -> str | None:
+        """What proves to the service that the lease is held; None: this store holds none, as far as it knows.
+
+        Helpers in other processes prove with it, as long as the term lasts, that they may act.
+        """
+        ...
+
+    async def prove(self, lease_id: str) -> bool:
+        """Ask the service whether this is the lease that is held now; False: it ended, or is another's."""
+        ...
+
     async def holder(self) -> LeaderRecord | None:
         """Who led last and whether the lease is held now; None: nobody ever published."""
         ...

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from azure.core import MatchConditions
+from azure.storage.blob import BlobProperties, ContainerProperties
 from azure.storage.blob.aio import BlobClient, BlobLeaseClient, ContainerClient
 
 from postdate.backends.azure_storage.connection import Place
@@ -152,6 +153,34 @@ class ContainerLease:
             raise self._translated(error, "breaking") from error
         return True
 
+    async def let_run_out(self) -> bool:
+        """Break the lease without a break period: no renewal is granted, and it runs to its end."""
+        try:
+            if not await self._is_leased():
+                return False
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                await self._lease().break_lease(**_LEASE_CALL)
+        except CALL_ERRORS as error:
+            if _is_lost(error):
+                return False
+            raise self._translated(error, "breaking") from error
+        return True
+
+    @property
+    def lease_id(self) -> str | None:
+        """Of the lease that is held, as far as we know."""
+        return self._id if self._held else None
+
+    async def prove(self, lease_id: str) -> bool:
+        """Read properties under the condition that this lease is active; a read changes nothing."""
+        try:
+            await self._properties(lease=lease_id)
+        except CALL_ERRORS as error:
+            if _is_lost(error):
+                return False
+            raise self._translated(error, "proving", changes=False) from error
+        return True
+
     async def holder(self) -> LeaderRecord | None:
         """Who published last, and whether the lease is held now; None: nobody ever published.
 
@@ -165,13 +194,15 @@ class ContainerLease:
         return LeaderRecord(published.holder, published.term, published.since, published.lookahead_s, leased)
 
     async def _is_leased(self) -> bool:
+        # While a lease is being broken it is locked still.
+        return bool((await self._properties()).lease.status == "locked")
+
+    async def _properties(self, lease: str | None = None) -> BlobProperties | ContainerProperties:
+        condition: dict[str, Any] = {} if lease is None else {"lease": lease}
         async with asyncio.timeout(CALL_TIMEOUT_S):
             if self._on_blob:
-                lease = (await self._blob.get_blob_properties(**_LEASE_CALL)).lease
-            else:
-                lease = (await self._container.get_container_properties(**_LEASE_CALL)).lease
-        # While a lease is being broken it is locked still.
-        return bool(lease.status == "locked")
+                return await self._blob.get_blob_properties(**condition, **_LEASE_CALL)
+            return await self._container.get_container_properties(**condition, **_LEASE_CALL)
 
     async def _take(self, duration_s: int) -> bool:
         try:

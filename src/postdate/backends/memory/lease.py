@@ -18,6 +18,8 @@ class LeaseSlot:
     holder: str | None = None
     since: datetime | None = None
     lookahead_s: float = 0.0
+    #: It ends at `until`, whatever its holder wants.
+    running_out: bool = False
 
 
 class MemoryLease:
@@ -45,8 +47,9 @@ class MemoryLease:
     async def acquire(self, holder: str, duration_s: int, lookahead_s: float) -> int | None:
         """Take it if it is free, expired or ours."""
         slot = self._slot
-        if self._leased() and slot.lease_id != self._lease_id:
+        if self._leased() and (slot.running_out or slot.lease_id != self._lease_id):
             return None
+        slot.running_out = False
         self._lease_id = slot.lease_id = uuid.uuid4().hex
         slot.until = self._clock.monotonic() + duration_s
         slot.term += 1
@@ -56,7 +59,7 @@ class MemoryLease:
     async def renew(self, duration_s: int) -> bool:
         """Count anew; an expired lease that nobody took is still ours, as with the service."""
         slot = self._slot
-        if self._lease_id is None or slot.lease_id != self._lease_id:
+        if self._lease_id is None or slot.running_out or slot.lease_id != self._lease_id:
             self._lease_id = None
             return False
         slot.until = self._clock.monotonic() + duration_s
@@ -65,14 +68,32 @@ class MemoryLease:
     async def release(self) -> None:
         """Give it back."""
         if self._lease_id is not None and self._slot.lease_id == self._lease_id:
-            self._slot.lease_id = None
+            self._free()
         self._lease_id = None
 
     async def break_lease(self) -> bool:
         """Take it away from whoever holds it."""
         held = self._leased()
-        self._slot.lease_id = None
+        self._free()
         return held
+
+    async def let_run_out(self) -> bool:
+        """Refuse any renewal."""
+        self._slot.running_out = self._slot.lease_id is not None
+        return self._leased()
+
+    @property
+    def lease_id(self) -> str | None:
+        """Of the lease that is held."""
+        return self._lease_id
+
+    async def prove(self, lease_id: str) -> bool:
+        """Whether it is the one that is held now."""
+        return self._leased() and self._slot.lease_id == lease_id
+
+    def _free(self) -> None:
+        self._slot.lease_id = None
+        self._slot.running_out = False
 
     async def holder(self) -> LeaderRecord | None:
         """What the last leader published."""

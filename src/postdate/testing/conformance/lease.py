@@ -26,6 +26,12 @@ async def _acquire(store: LeaseStore, holder: str = "one") -> int | None:
     return await store.acquire(holder, _DURATION, 30.0)
 
 
+async def _held(store: LeaseStore) -> str:
+    assert await _acquire(store) is not None
+    assert store.lease_id is not None
+    return store.lease_id
+
+
 class LeaseStoreConformance:
     """What a LeaseStore must grant, and to whom."""
 
@@ -103,6 +109,42 @@ class LeaseStoreConformance:
         assert await _acquire(two, "two") == 2
         await two.release()
         assert await two.break_lease() is False
+
+    async def test_its_id_proves_that_it_is_held(self, harness: LeaseHarness) -> None:
+        one, helper = harness.open(), harness.open()
+        assert one.lease_id is None
+        held = await _held(one)
+        assert await helper.prove(held) is True
+        assert await helper.prove("00000000-0000-4000-8000-000000000000") is False
+        assert helper.lease_id is None
+        await one.release()
+        assert await helper.prove(held) is False
+
+    async def test_an_id_proves_nothing_for_the_next_holder_nor_after_a_break(
+        self, harness: LeaseHarness
+    ) -> None:
+        one, two, helper = harness.open(), harness.open(), harness.open()
+        first = await _held(one)
+        await helper.break_lease()
+        assert await helper.prove(first) is False
+        second = await _held(two)
+        assert await helper.prove(first) is False
+        assert await helper.prove(second) is True
+
+    async def test_a_lease_that_runs_out_is_not_renewed_and_nobody_elses_before_its_end(
+        self, harness: LeaseHarness
+    ) -> None:
+        one, two = harness.open(), harness.open()
+        assert await two.let_run_out() is False
+        held = await _held(one)
+        assert await two.let_run_out() is True
+        assert await one.renew(_DURATION) is False
+        assert await _acquire(two, "two") is None
+        assert await _acquire(one) is None
+        await harness.pass_time(_DURATION + 0.5)
+        assert await two.prove(held) is False
+        assert await _acquire(two, "two") == 2
+        assert await two.renew(_DURATION) is True
 
     async def test_the_record_tells_who_leads(self, harness: LeaseHarness) -> None:
         one, two = harness.open(), harness.open()
