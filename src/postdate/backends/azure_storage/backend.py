@@ -10,6 +10,7 @@ from azure.data.tables.aio import TableClient
 from azure.storage.blob.aio import ContainerClient
 
 from postdate.backends.azure_storage.bulk_blobs import BulkBlobs
+from postdate.backends.azure_storage.claims import ClaimedBlob
 from postdate.backends.azure_storage.clients import AccountClients, Credentials, WrapTransport
 from postdate.backends.azure_storage.connection import Place, endpoints_of
 from postdate.backends.azure_storage.container_lease import ContainerLease
@@ -81,6 +82,10 @@ class AzureStorageBackend:
     def delivery_log(self) -> LogBlobs:
         """The delivery log."""
         return LogBlobs(self._container, self._own.endpoints.blob)
+
+    def claim(self, name: str) -> ClaimedBlob:
+        """A document of a bulk run that one process at a time may write."""
+        return ClaimedBlob(self._container, self._own.endpoints.blob, name)
 
     def scan(self, table: str | None = None) -> TableScan:
         """Reads a table of the account by key ranges; default: the delays table."""

@@ -43,10 +43,17 @@ class TableQueries:
         self._place = place
         self._name = name
 
-    async def due(self, until: datetime) -> AsyncIterator[Sequence[Row]]:
-        """Pages of rows due at or before `until`; see `ports.DelayedStore.due`."""
+    async def due(self, until: datetime, within: str = "") -> AsyncIterator[Sequence[Row]]:
+        """Pages of rows due at or before `until`; see `ports.DelayedStore.due`.
+
+        Args:
+            until: the last due time.
+            within: a filter of the table service that rows match too; empty: all.
+        """
         last = bound(until)
         matching = f"PartitionKey le {quoted(last.partition)} and RowKey le {quoted(last.row)}"
+        if within:
+            matching += f" and {within}"
         async for entities in self._pages(matching, "reading due rows of"):
             rows = [decode_row(*entity) for entity in entities]
             # A .NET row of the last second is due when that second is over.
