@@ -29,12 +29,12 @@ from postdate.errors import StorageError, UsageError
 from postdate.events import TimeoutsMoved
 from postdate.legacy.ground import AT_ONCE, BATCH, Ground, Selection, Tally, with_bodies
 from postdate.legacy.judge import Movable, Refused, refused
+from postdate.legacy.placing import add_rows, is_row_of, other_message
 from postdate.legacy.undo_lines import Added, Batch, Began, Moving, Settled, read_lines
 from postdate.legacy.verification import Verified, verify
 from postdate.model.delayed import DelayedRow, Row
-from postdate.model.legacy_move import fingerprint
 from postdate.model.legacy_timeout import DueTimeout, LegacyTimeout
-from postdate.ports import AddResult, added_before
+from postdate.ports import AddResult
 
 if TYPE_CHECKING:
     from postdate.legacy.undo_file import UndoFile
@@ -180,19 +180,7 @@ class Drain:
 
     async def _place(self, movable: Sequence[Movable]) -> list[_Placed]:
         """Make a row for each; those that have one. The others are told as refused."""
-
-        async def park(one: Movable) -> None:
-            if one.payload is not None and one.delayed.payload_ref is not None:
-                keep_until = one.delayed.due_at + self._ground.payload_retention
-                name = one.delayed.payload_ref
-                await self._ground.backend.payloads.put(name, one.payload, keep_until=keep_until)
-
-        await for_each(movable, AT_ONCE, park)
-        outcomes: Sequence[object]
-        try:
-            outcomes = await self._store.add([one.delayed for one in movable])
-        except UsageError as error:
-            outcomes = added_before(error, len(movable))
+        outcomes = await add_rows(self._ground, movable)
         placed: list[_Placed] = []
         for one, outcome in zip(movable, outcomes, strict=True):
             answer = await self._placed(one, outcome) if isinstance(outcome, AddResult) else outcome
@@ -208,11 +196,8 @@ class Drain:
         row = await self._store.get(added.key)
         if row is None:
             return UsageError("somebody removed its row while it was moved; run the command again")
-        if not _is_row_of(row, one):
-            return UsageError(
-                f"another message with id {one.delayed.message.message_id!r} waits for the same destination "
-                "and due time"
-            )
+        if not is_row_of(row, one):
+            return other_message(one)
         return _Placed(one, row, created=False)
 
     async def _take(self, placed: Sequence[_Placed], left: tuple[str, ...] = ()) -> None:
@@ -284,7 +269,7 @@ class Drain:
             if not isinstance(movable, Movable):
                 raise _other_settings(timeout_id, movable.reason)
             found = await self._store.get(movable.delayed.key)
-            row = found if found is not None and _is_row_of(found, movable) else None
+            row = found if found is not None and is_row_of(found, movable) else None
             if row is not found and timeout_id in batch.added:
                 raise _other_settings(timeout_id, "its row holds something else")
             here = _Placed(movable, row, created=False)
@@ -316,8 +301,3 @@ def _other_settings(timeout_id: str, reason: str) -> UsageError:
         f"timeout {timeout_id} was being moved when the last run ended, and now: {reason}; go on with the "
         "settings of that run"
     )
-
-
-def _is_row_of(row: Row, movable: Movable) -> bool:
-    """Whether a row holds this very message, and not another with the same key."""
-    return isinstance(row, DelayedRow) and fingerprint(row.delayed) == fingerprint(movable.delayed)

@@ -21,6 +21,11 @@ class Migration:
         #: Of the timeout manager: of what shall be kept, and of what is due.
         self._queues = tuple(queues)
 
+    @property
+    def ground(self) -> Ground:
+        """The endpoint's two stores, and what judges."""
+        return self._ground
+
     async def look(self) -> Remains:
         """What is left for the timeout manager."""
         return await look(self._ground, self._queues)

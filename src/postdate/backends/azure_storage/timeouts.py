@@ -55,6 +55,7 @@ from postdate.model.legacy_rows import (
 )
 from postdate.model.legacy_timeout import DueTimeout, LegacyTimeout, TimeoutPlaces, UnreadableTimeout
 from postdate.model.limits import PAGE_ROWS
+from postdate.model.rowcodec import instant_of
 
 _KEYS = ["PartitionKey", "RowKey", SAGA_ID]
 #: How often a removal is tried anew when somebody rewrote the main row meanwhile.
@@ -247,15 +248,30 @@ class AzureTimeouts:
                 raise translate(error, what, self._blob_place) from error
 
     async def all(
-        self, *, due_from: datetime | None = None
+        self, *, due_from: datetime | None = None, among: str = ""
     ) -> AsyncIterator[LegacyTimeout | UnreadableTimeout]:
-        """Every timeout that has a time row; see `ports.TimeoutStore.all`."""
+        """Every timeout that has a time row; see `ports.TimeoutStore.all`.
+
+        Args:
+            due_from: as there.
+            among: only those whose time row matches this filter too.
+        """
+        matching = f"{among} and {self._own_rows()}" if among else self._own_rows()
         with suppress(NotProvisioned):
-            async for page in self._pages(self._own_rows()):
+            async for page in self._pages(matching):
                 for row in filter(is_time_row, page):
                     timeout = decode_or_tell(row)
                     if due_from is None or timeout.due_at is None or timeout.due_at >= due_from:
                         yield timeout
+
+    async def time_keys(self, due_from: datetime | None = None) -> AsyncIterator[RowKey]:
+        """Keys of all time rows, in the table's order; nothing else of them is read."""
+        with suppress(NotProvisioned):
+            async for page in self._pages(self._own_rows(), select=[*_KEYS, TIME]):
+                for row in filter(is_time_row, page):
+                    due_at = instant_of(row.get(TIME))
+                    if due_from is None or due_at is None or due_at >= due_from:
+                        yield RowKey(str(row["PartitionKey"]), str(row["RowKey"]))
 
     async def count(self, limit: int | None = None) -> int:
         """How many time rows there are."""

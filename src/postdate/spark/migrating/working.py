@@ -1,0 +1,66 @@
+"""What tasks run: one piece of work on one part, with everything opened by the task for itself."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from postdate.engine.handover import know_the_time
+from postdate.model.legacy_move import fingerprint
+from postdate.spark.migrating.documents import MODULUS, Documents, PartDocument
+from postdate.spark.migrating.opening import old_timeouts
+from postdate.spark.migrating.parts import Worker
+from postdate.spark.migrating.sources import Chosen, Range, Source
+from postdate.spark.reference import SettingsReference
+from postdate.spark.tasks import azure_backend, opened
+
+Work = Callable[[Worker, int, Range], Awaitable[PartDocument]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a task has to know of a run."""
+
+    settings: SettingsReference
+    run: str
+    source: Source
+    chosen: Chosen
+
+
+async def on_part(place: Place, work: Work, part: int, within: Range) -> PartDocument:
+    """Do a piece of work on a part."""
+    async with opened(place.settings) as endpoint:
+        await know_the_time(endpoint.parts.clock, endpoint.parts.backend)
+        documents = Documents(azure_backend(endpoint).bulk, place.run)
+        async with old_timeouts(endpoint, place.source, documents) as old:
+            return await work(
+                Worker(endpoint.parts.migration.ground, old, documents, place.chosen), part, within
+            )
+
+
+async def prepare(place: Place) -> None:
+    """Make the place for what is staged."""
+    async with opened(place.settings) as endpoint:
+        documents = Documents(azure_backend(endpoint).bulk, place.run)
+        async with old_timeouts(endpoint, place.source, documents) as old:
+            await old.prepare()
+
+
+async def look(worker: Worker, part: int, within: Range) -> PartDocument:  # noqa: ARG001 - as `move`
+    """Judge what `move` would take; nothing is written."""
+    document = PartDocument()
+    total = 0
+    async for batch in worker.old.read(within, worker.chosen.due_from):
+        for one in await worker.judged(batch, document):
+            total += fingerprint(one.delayed)
+            document.staged += 1
+    document.staged_sum = f"{total % MODULUS:032x}"
+    return document
+
+
+async def move(worker: Worker, part: int, within: Range) -> PartDocument:
+    """Bring a part to its end."""
+    return await worker.migrate(part, within)
+
+
+async def give_back(worker: Worker, part: int, within: Range) -> PartDocument:  # noqa: ARG001 - as `move`
+    """Give back what of a part is staged."""
+    return await worker.give_back(part)
