@@ -68,14 +68,14 @@ class SqlStore:
 
     def put(self, rows: list[tuple[Any, ...]]) -> None:
         mark = self.source.spoken.mark
-        self.execute(f"insert into {self.table} values ({', '.join([mark] * 7)})", rows)
+        self.execute(f"insert into {self.table} values ({', '.join([mark] * 7)})", rows)  # noqa: S608
 
     def fill(self, count: int, *, first: datetime = FIRST) -> None:
         self.put([sql_row(self.source, n, first + n * timedelta(seconds=7)) for n in range(count)])
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All of it, every column."""
-        found = self.execute(f'select * from {self.table} order by "Id"')
+        found = self.execute(f'select * from {self.table} order by "Id"')  # noqa: S608
         return [tuple(bytes(v) if isinstance(v, memoryview) else v for v in row) for row in found]
 
     def tables(self) -> list[str]:
@@ -139,11 +139,13 @@ async def azure_rows(endpoint: Endpoint) -> tuple[list[Any], list[str]]:
     return sorted(rows, key=lambda row: (row["PartitionKey"], row["RowKey"])), sorted(blobs)
 
 
-def on_parts(settings: Settings, source: Any, run: str, work: Any, *, chosen: Chosen | None = None) -> Any:
+def on_parts(
+    settings: Settings, source: Any, run: str, work: Any, *, chosen: Chosen | None = None, rows: int = 100
+) -> Any:
     """Runs `work(worker, ranges)` in this process: what tasks do, step by step."""
     chosen = chosen or Chosen()
     with shared_with_tasks(settings) as reference:
-        found = list(ranges(reference, source, chosen.due_from, 100))
+        found = list(ranges(reference, source, chosen.due_from, rows))
     return asyncio.run(_opened(settings, source, run, chosen, partial(work, found=found)))
 
 

@@ -221,6 +221,11 @@ class AzureTimeouts:
         await self._drop_row(RowKey(left.partition, left.id))
         return True
 
+    async def clear(self, one: LegacyTimeout) -> None:
+        """Remove what an interrupted removal has left of it."""
+        if await self._main_row(one.id) is None:
+            await self._drop_rest(encode_timeout(one, self._scope).main)
+
     async def _drop_rest(self, row: Entity) -> None:
         """Saga row, time row, body. Where that fails it is cleaned up later: the timeout itself is gone."""
         name = state_address(row)

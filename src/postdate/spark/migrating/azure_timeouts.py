@@ -73,6 +73,7 @@ class AzureOldTimeouts:
         async def remove(one: LegacyTimeout) -> None:
             if not await self._timeouts.remove(one.id):
                 gone.append(one.id)
+                await self._timeouts.clear(one)
 
         await for_each(timeouts, AT_ONCE, remove)
         await self._documents.bulk.put(self._documents.name(f"taken/{name}"), gone)

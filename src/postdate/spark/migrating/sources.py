@@ -9,9 +9,7 @@ from postdate.legacy.ground import Selection
 from postdate.settings import variable
 from postdate.spark.migrating.dialects import DIALECTS, Dialect
 
-_SECRETS = ("password", "passwd", "pwd=", "sslpassword", "accountkey")
-#: A password in a URL: `//user:secret@host`.
-_AT, _COLON = "@", ":"
+_SECRETS = ("password", "passwd", "pwd=")
 
 
 class AzureSource(msgspec.Struct, frozen=True, tag="azure"):
@@ -62,8 +60,9 @@ class SqlSource(msgspec.Struct, frozen=True, tag="sql"):
         if self.dialect not in DIALECTS:
             raise UsageError(f"there is no SQL dialect {self.dialect!r}; there are {', '.join(DIALECTS)}")
         spoken = self.database.lower()
-        user_part = spoken.rpartition(_AT)[0].rpartition("//")[2]
-        if any(word in spoken for word in _SECRETS) or ("//" in spoken and _COLON in user_part):
+        # `//user:secret@host`
+        user = spoken.rpartition("@")[0].rpartition("//")[2]
+        if any(word in spoken for word in _SECRETS) or ("//" in spoken and ":" in user):
             raise UsageError(
                 "the database's text holds a password, and would stand in plans and logs; put the text into "
                 "an environment variable and name that, or keep the password in ~/.pgpass"

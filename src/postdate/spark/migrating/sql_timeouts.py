@@ -171,8 +171,10 @@ def _is_database_error(error: BaseException) -> bool:
 def _connect(source: SqlSource) -> Any:
     if source.connect:
         module, colon, name = source.connect.partition(":")
+        if not colon:
+            raise ConfigurationError(f"connect {source.connect!r}: write module:function")
         try:
-            return getattr(import_module(module), name)() if colon else None
+            return getattr(import_module(module), name)()
         except (ImportError, AttributeError) as error:
             raise ConfigurationError(f"connect {source.connect!r}: {error}; write module:function") from None
     text = source.connection_text()
