@@ -1,0 +1,25 @@
+"""The sample does what its page says, on few rows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+MAIN = Path(__file__).with_name("main.py")
+
+
+def test_reminders_of_a_file_wait_and_are_accounted_for(azurite_connection, tmp_path, monkeypatch):
+    monkeypatch.setenv("POSTDATE_CONNECTION", azurite_connection)
+    folder = tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, MAIN, "--rows", "20000", "--folder", folder],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "scheduled 19,998 of 20,000 rows" in done.stdout
+    assert "refused 2" in done.stdout
+    assert "audit: passed; waiting 19,998" in done.stdout
+    assert "<svg" in (folder / "audit.html").read_text(encoding="utf-8")
+    assert list((folder / "refused").glob("*.parquet"))
