@@ -15,6 +15,7 @@ from postdate.core import recoverability as r
 from postdate.errors import PoisonMessage, PostdateError
 from postdate.model import headers as h
 from postdate.model.envelope import EnvelopeForm, fits, unwrap, wrap
+from postdate.model.inbox import with_first_instant
 from postdate.ports import Backend, Received
 
 
@@ -58,12 +59,15 @@ class Outliving:
 
 
 def recounted(received: Received, text: str) -> str:
-    """A text with its failures counted on from 0 dequeues, as a copy begins; unchanged if it has no room."""
+    """A text with its failures counted on from 0 dequeues, as a copy begins; unchanged if it has no room.
+
+    Its first instant goes with it: a copy is inserted later, and inboxes have to know it all the same.
+    """
     try:
         message = unwrap(text, received.native_id).message
     except PoisonMessage:
         return text
     failures_next = r.failures_now(received.dequeue_count + 1, message.headers)
-    headers = {**message.headers, h.UNCOUNTED: str(1 - failures_next)}
-    changed = replace(message, headers=headers)
+    headers = with_first_instant(message.headers, received.inserted_at)
+    changed = replace(message, headers={**headers, h.UNCOUNTED: str(1 - failures_next)})
     return wrap(changed) if fits(changed, EnvelopeForm.NSERVICEBUS) else text

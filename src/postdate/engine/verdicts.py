@@ -15,6 +15,7 @@ from postdate.model import headers as h
 from postdate.model.envelope import EnvelopeForm, fits
 from postdate.model.faults import Fault, with_fault
 from postdate.model.headers import Headers
+from postdate.model.inbox import with_first_instant
 from postdate.model.message import Message, check_headers
 
 #: Of the host's id, which is made of its name.
@@ -125,7 +126,9 @@ class Verdicts:
                 h.HOST_NAME: platform.node(),
             },
         )
-        copy = with_fault(delivery.message, fault)
+        # Whoever sends it back inserts it anew, and inboxes have to know it all the same.
+        headers = with_first_instant(delivery.headers, delivery.received.inserted_at)
+        copy = with_fault(replace(delivery.message, headers=headers), fault)
         if self._recoverability.fault_headers is None:
             return copy
         headers = dict(copy.headers)

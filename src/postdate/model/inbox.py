@@ -132,6 +132,11 @@ def first_instant(headers: Mapping[str, str | None], inserted_at: datetime) -> d
     return inserted_at
 
 
+def with_first_instant(headers: Mapping[str, str | None], inserted_at: datetime) -> Headers:
+    """Headers of a copy that is inserted anew: its first instant is still that of the original."""
+    return {**headers, h.FIRST_INSTANT: h.format_instant(first_instant(headers, inserted_at))}
+
+
 def turn_of(message_id: str, headers: Mapping[str, str | None]) -> str:
     """What a consumer is done with once: the message, or its next turn after a handler has put it off."""
     turn = headers.get(h.TURN)
