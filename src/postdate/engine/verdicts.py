@@ -23,6 +23,8 @@ _NAMESPACE = uuid.UUID("0c7a1f52-2f1c-4c0e-8a53-5f9b1c2d7e64")
 #: Of a verdict that has no room: these headers, or the first three; so many characters of each.
 _LEAST = (h.FAILED_QUEUE, h.EXCEPTION_TYPE, h.ATTEMPTS, h.EXCEPTION_MESSAGE, h.TIME_OF_FAILURE)
 _LEAST_CHARACTERS = 200
+#: Of an error's text in a log line; the error queue has the rest.
+_LINE_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,8 @@ def with_verdict(delivery: Delivery, copy: Message, queue: str) -> Message:
 
 
 def line_of(error: BaseException) -> str:
-    """An error as one line for logs: its type, and the first line of its text."""
+    """An error as one line for logs: its type, and the first line of its text, cut where it is long."""
     text = str(error).strip().partition("\n")[0]
+    if len(text) > _LINE_CHARACTERS:
+        text = f"{text[:_LINE_CHARACTERS]} …"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
