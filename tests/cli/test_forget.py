@@ -70,3 +70,11 @@ def test_a_consumer_that_is_no_name_is_a_mistake(cli, orders):
     done = cli("forget", "--consumer", "no_name")
     assert done.code == 2
     assert done.complaint.startswith("consumer 'no_name' is not a name; use")
+
+
+def test_a_consumer_of_another_name_is_told_with_those_that_there_are(cli, orders):
+    remember("billing", "shipping", age=timedelta(hours=1))
+    done = cli("forget", "--consumer", "biling")
+    assert (done.code, done.out) == (0, "biling: 0 messages dropped\n")
+    assert done.err.strip() == "no consumer 'biling' remembers anything; there are: billing, shipping"
+    assert cli("forget", "--consumer", "billing").err == ""

@@ -254,3 +254,10 @@ def test_json_times_are_in_utc_with_a_z(cli, orders):
     due_at = schedule(cli, orders, "--delay", "1h")["due_at"]
     assert abs(instant(due_at) - before - timedelta(hours=1)) < timedelta(seconds=30)
     assert json.loads(cli("stats", "--json").out)["now"].endswith("Z")
+
+
+def test_receiving_from_a_queue_that_is_not_there_names_near_ones(cli, orders):
+    near = f"{orders[:-1]}x"
+    done = cli("receive", near)
+    assert done.code == 1
+    assert done.complaint.startswith(f"destination queue '{near}' does not exist. Did you mean '{orders}'")

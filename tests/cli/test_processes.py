@@ -156,3 +156,16 @@ def test_azurite_on_a_taken_port_names_it(cli):
         done = cli("azurite")
     assert done.code == 1
     assert "1000" in done.complaint
+
+
+def test_run_tells_at_its_start_that_the_error_queue_is_missing(orders):
+    missing = f"errors-{orders}"
+    with process("run", *QUICK, "--error-queue", missing) as running:
+        told = running.line_with("does not exist")
+        assert f"error queue '{missing}' does not exist; create it with `postdate setup`" in told
+        assert running.stop(signal.SIGTERM) == 0
+        assert len([line for line in running.seen if "does not exist" in line]) == 1
+    with process("run", *QUICK) as running:
+        running.line_with("term_began")
+        assert running.stop(signal.SIGTERM) == 0
+        assert "does not exist" not in "\n".join(running.seen)

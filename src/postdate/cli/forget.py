@@ -24,12 +24,17 @@ async def forget(
     others: from cron, once a day. Safe to repeat, and beside working consumers.
     """
     async with call.endpoint() as endpoint:
-        names = consumer or await endpoint.parts.backend.inbox.consumers()
+        known = await endpoint.parts.backend.inbox.consumers()
+        names = consumer or known
         for name in names:
             dropped = await Inbox(endpoint, consumer=name).forget()
             if call.out.json:
                 call.out.line({"consumer": name, "dropped": dropped})
             else:
                 call.out.text(f"{name}: {dropped:,} messages dropped")
+    there = "; there are: " + ", ".join(known) if known else ""
+    for name in names:
+        if name not in known:
+            call.out.note(f"no consumer {name!r} remembers anything{there}")
     if not names:
         call.out.note("no consumer of this endpoint remembers anything")

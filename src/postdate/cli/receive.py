@@ -9,8 +9,9 @@ import typer
 from postdate.cli.command import Call, command
 from postdate.cli.render import body_fields, instant, preview
 from postdate.cli.signals import stop_signals
+from postdate.engine.destinations import Destinations
 from postdate.engine.reception import Delivery
-from postdate.errors import UsageError
+from postdate.errors import DestinationNotFound, UsageError
 from postdate.model.durations import parse_duration
 from postdate.model.limits import RECEIVE_MESSAGES
 
@@ -45,7 +46,14 @@ async def receive(
         async with call.endpoint() as endpoint:
             batch = min(count or RECEIVE_MESSAGES, endpoint.settings.receive_batch)
             deliveries = endpoint.receive(queue, idle=pause, batch=batch)
-            await _print(call, deliveries, stop, ack=ack, count=count)
+            try:
+                await _print(call, deliveries, stop, ack=ack, count=count)
+            except DestinationNotFound as error:
+                parts = endpoint.parts
+                await Destinations(parts.backend.sender, parts.clock).check(
+                    error.destination
+                )  # with near names
+                raise
 
 
 async def _print(

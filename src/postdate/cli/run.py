@@ -1,6 +1,7 @@
 """`postdate run`: serve."""
 
 import logging
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -8,6 +9,8 @@ import typer
 from postdate.cli.command import Call, command
 from postdate.cli.logs import LogFormat, log_to_stderr
 from postdate.cli.signals import stop_signals
+from postdate.endpoint import Endpoint
+from postdate.errors import PostdateError
 
 _log = logging.getLogger("postdate.run")
 
@@ -32,5 +35,14 @@ async def run(
                 await endpoint.parts.backend.store.next_due()
                 await endpoint.parts.backend.lease.holder()
                 _log.info("endpoint %r serves; SIGTERM or Ctrl-C stops it", endpoint.settings.endpoint)
+            await _tell_of_error_queue(endpoint)
             await endpoint.run(stop)
         _log.info("stopped")
+
+
+async def _tell_of_error_queue(endpoint: Endpoint) -> None:
+    """Without one, what fails stays where it is: told now, not when the first message fails."""
+    queue = endpoint.settings.error_queue
+    with suppress(PostdateError):  # whoever may not look may still send to it
+        if not await endpoint.parts.backend.sender.exists(queue):
+            _log.warning("error queue %r does not exist; create it with `postdate setup`", queue)
