@@ -2,14 +2,17 @@
 
 import asyncio
 import json
-import os
+import re
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ import psutil
 from postdate import Endpoint, Outgoing
 from postdate.clock import SystemClock
 from postdate.engine.handover import know_the_time
+from postdate.events import Observer
 from postdate.model import headers as h
 from postdate.model.envelope import unwrap
 from postdate.settings import Settings, child_environment
@@ -36,13 +40,23 @@ class Copy:
     message_id: str
     term: int
     body: bytes
+    #: By the service, cut to whole seconds.
+    inserted_at: datetime
 
 
 class Account:
     """The endpoint as a client of its own."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        update = {
+            "error_queue": f"{settings.own_queue}-error",
+            "direct_within": timedelta(0),
+            "idle_interval": timedelta(seconds=1),
+        }
+        self.settings = settings.model_copy(update=update)
+        #: Tests share the account, so each has a queue of its own.
+        self.queue = settings.own_queue
+        self.run(lambda endpoint: endpoint.setup(self.queue))
 
     def run(self, work: Callable[[Endpoint], Any]) -> Any:
         async def opened() -> Any:
@@ -51,7 +65,7 @@ class Account:
 
         return asyncio.run(opened())
 
-    def backlog(self, count: int, *, to: str = "target", body: Any = "x", prefix: str = "m") -> None:
+    def backlog(self, count: int, *, to: str | None = None, body: Any = "x", prefix: str = "m") -> None:
         """Rows that were due a second apart, the last one a minute ago."""
 
         async def store(endpoint: Endpoint) -> None:
@@ -60,7 +74,9 @@ class Account:
             first = endpoint.parts.clock.now() - timedelta(seconds=count + 60)
             accepted = [
                 await intake.accept_unasked(
-                    Outgoing(to, body, at=first + timedelta(seconds=n), message_id=f"{prefix}{n:05}")
+                    Outgoing(
+                        to or self.queue, body, at=first + timedelta(seconds=n), message_id=f"{prefix}{n:05}"
+                    )
                 )
                 for n in range(count)
             ]
@@ -69,16 +85,21 @@ class Account:
 
         self.run(store)
 
-    def taken(self, queue: str = "target") -> list[Copy]:
+    def taken(self, queue: str | None = None) -> list[Copy]:
         """All messages of a queue; they stay hidden from then on."""
 
         async def take(endpoint: Endpoint) -> list[Copy]:
             receiver, copies = endpoint.parts.backend.receiver, []
-            while page := await receiver.receive(queue, count=32, visibility_s=_ASIDE_SECONDS):
+            while page := await receiver.receive(queue or self.queue, count=32, visibility_s=_ASIDE_SECONDS):
                 for one in page:
                     message = unwrap(one.text, one.native_id).message
                     copies.append(
-                        Copy(message.message_id, int(message.headers.get(h.TERM) or 0), message.body)
+                        Copy(
+                            message.message_id,
+                            int(message.headers.get(h.TERM) or 0),
+                            message.body,
+                            one.inserted_at,
+                        )
                     )
             return copies
 
@@ -94,16 +115,48 @@ class Account:
         rows: int = self.run(count)
         return rows
 
-    def in_queue(self, queue: str = "target") -> int:
-        """How many messages lie in a queue."""
-        found: int = self.run(lambda endpoint: endpoint.parts.backend.sender.approximate_count(queue))
+    def in_queue(self) -> int:
+        """How many messages lie in the queue."""
+        found: int = self.run(lambda endpoint: endpoint.parts.backend.sender.approximate_count(self.queue))
         return found
+
+    def next_attempts_are_due(self) -> bool:
+        """Whether every row's back-off is over."""
+
+        async def look(endpoint: Endpoint) -> bool:
+            rows = [row.delayed async for row in endpoint.parts.backend.store.upcoming()]
+            now = endpoint.parts.clock.now()
+            return all(row.next_attempt_at is not None and row.next_attempt_at <= now for row in rows)
+
+        return bool(self.run(look))
 
     def until(self, reached: Callable[[], bool], within: float = _SOON) -> None:
         """Look until it is so; each look asks the service."""
         ends = CLOCK.monotonic() + within
         while not reached():
             assert CLOCK.monotonic() < ends, f"not reached within {within:g} s"
+
+
+@contextmanager
+def serving(settings: Settings, observer: Observer) -> Iterator[None]:
+    """An endpoint that serves, in a thread of its own."""
+    stop = threading.Event()
+
+    async def serve() -> None:
+        async with Endpoint(settings, observers=[observer]) as endpoint:
+            asked = asyncio.Event()
+            running = asyncio.create_task(endpoint.run(asked))
+            await asyncio.to_thread(stop.wait)
+            asked.set()
+            await running
+
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(asyncio.run, serve())
+        try:
+            yield
+        finally:
+            stop.set()
+            running.result()
 
 
 def duplicates(copies: list[Copy]) -> dict[str, int]:
@@ -114,14 +167,17 @@ def duplicates(copies: list[Copy]) -> dict[str, int]:
 class Driver:
     """`drain_program.py`: drains when it is told to, in a Spark session of its own."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: "subprocess.Popen[str]", control: Path) -> None:
         self.process = process
+        self._control = control
 
-    def begin(self, settings: Settings, **options: Any) -> None:
-        """Have it drain; it runs beside us from now on."""
+    def begin(self, settings: Settings, *, fault: Path | None = None, **options: Any) -> None:
+        """Have it drain, beside us from now on; the process that deletes the file `fault` fails."""
         self._shared = shared_with_tasks(settings)
-        reference = self._shared.__enter__()
-        self._say({"file": reference.file, "options": options})
+        file = self._shared.__enter__().file
+        self._control.write_text(json.dumps({"file": file, "fault": str(fault)}), encoding="utf-8")
+        reference = {"file": file} if fault is None else {"factory": "drain_faults:settings"}
+        self._say({"reference": reference, "options": options})
 
     def _say(self, order: dict[str, Any]) -> None:
         assert self.process.stdin is not None
@@ -137,31 +193,38 @@ class Driver:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def workers(self) -> list[psutil.Process]:
-        """Python processes that run its tasks: children of the daemon that Spark forks them from."""
-        family = psutil.Process(self.process.pid).children(recursive=True)
-        pythons = [one for one in family if "pyspark.daemon" in " ".join(one.cmdline())]
-        daemons = {one.pid for one in pythons if one.ppid() not in {other.pid for other in pythons}}
-        return [one for one in pythons if one.pid not in daemons]
+    def worker(self, settings: Settings) -> psutil.Process:
+        """A Python worker that is amid a task: connected to the account's queues."""
+        assert settings.connection is not None
+        queues = int(
+            re.findall(r"QueueEndpoint=http://[^:]+:(\d+)", settings.connection.get_secret_value())[0]
+        )
+        for one in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.Error):  # ended meanwhile
+                if any(c.raddr and c.raddr.port == queues for c in one.net_connections("tcp")):
+                    return one
+        raise AssertionError("no worker is amid a task")
 
 
 @contextmanager
-def driver() -> Iterator[Driver]:
+def driver(folder: Path) -> Iterator[Driver]:
     """One that waits for orders."""
+    control = folder / "control.json"
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=child_environment(PYTHONUNBUFFERED="1"),
+        env=child_environment(DRAIN_CONTROL=str(control), PYTHONPATH=str(PROGRAM.parent)),
     )
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        yield Driver(process)
+        yield Driver(process, control)
     finally:
         assert process.stdin is not None
         process.stdin.close()
         if process.poll() is None:
-            os.kill(process.pid, 18)  # SIGCONT, where a test failed in between
+            process.send_signal(signal.SIGCONT)  # where a test failed in between
         process.wait(_SOON)
+        process.stdout.close()

@@ -1,6 +1,6 @@
 """A driver of its own: drains for each line of JSON that comes in, and prints what became of it.
 
-A line: `file` (of settings), `options` (of the drain). Tasks get four attempts, and copies where they are slow.
+A line: `reference` (of settings), `options` (of the drain). Each task has four attempts.
 """
 
 import json
@@ -13,19 +13,12 @@ from postdate.spark.draining import DrainOptions, drain
 
 
 def main() -> None:
-    session = local_session(
-        "local[2,4]",
-        spark__speculation="true",
-        spark__speculation__interval="100ms",
-        spark__speculation__multiplier="1.1",
-        spark__speculation__quantile="0.1",
-        spark__speculation__minTaskRuntime="100ms",
-    )
+    session = local_session("local[2,4]")
     print("ready", flush=True)
     for line in sys.stdin:
         order = json.loads(line)
         try:
-            told = drain(session, SettingsReference(file=order["file"]), DrainOptions(**order["options"]))
+            told = drain(session, SettingsReference(**order["reference"]), DrainOptions(**order["options"]))
             print(json.dumps(asdict(told)), flush=True)
         except PostdateError as error:
             print(json.dumps({"error": str(error)}), flush=True)

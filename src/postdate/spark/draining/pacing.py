@@ -38,7 +38,7 @@ class Pace:
 
 
 class Pacer:
-    """The paces of a task's destinations, over all of its ranges."""
+    """The paces of a task's destinations."""
 
     def __init__(self, rates: Mapping[str, float], clock: Clock) -> None:
         """Messages per second by destination, in lower case."""

@@ -1,4 +1,4 @@
-"""The delays table as a task sees it: one range of it is due, and nothing is read without a fresh proof."""
+"""The delays table as a task sees it: its ranges are due, and nothing is read without a fresh proof."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -18,16 +18,16 @@ ROWS_PER_PROOF = 50
 
 
 class RangeRows:
-    """`ports.DelayedStore` on one range of the table at a time."""
+    """`ports.DelayedStore` on some ranges of the table."""
 
-    def __init__(self, table: DelayedTable, fence: Fence, pacer: Pacer) -> None:
+    def __init__(self, table: DelayedTable, ranges: Sequence[KeyRange], fence: Fence, pacer: Pacer) -> None:
         self._table = table
+        self._ranges = ranges
         self._fence = fence
         self._pacer = pacer
-        self.keys = KeyRange()
 
     async def due(self, until: datetime) -> AsyncIterator[Sequence[Row]]:
-        """Pages of due rows of the range, in due order; they end where the fence says no."""
+        """Pages of due rows of the ranges, in due order; they end where the fence says no."""
         async with aclosing(self._pacer.paced(self._pieces(until), lambda: self._fence.ended)) as pages:
             async for page in pages:
                 if not await self._fence.prove():
@@ -35,9 +35,10 @@ class RangeRows:
                 yield page
 
     async def _pieces(self, until: datetime) -> AsyncGenerator[Sequence[Row]]:
-        async for page in self._table.due(until, self.keys.filter()):
-            for start in range(0, len(page), ROWS_PER_PROOF):
-                yield page[start : start + ROWS_PER_PROOF]
+        for keys in self._ranges:
+            async for page in self._table.due(until, keys.filter()):
+                for start in range(0, len(page), ROWS_PER_PROOF):
+                    yield page[start : start + ROWS_PER_PROOF]
 
     async def next_due(self, after: datetime | None = None) -> None:
         """None: whoever leads next asks the table."""

@@ -95,20 +95,14 @@ async def _hand_over(endpoint: Endpoint, order: Order, number: int, fence: Fence
     parts = endpoint.parts
     parts.events.observe(tally)
     backend = azure_backend(endpoint)
-    rows = RangeRows(backend.store, fence, Pacer(order.rates, parts.clock))
+    rows = RangeRows(backend.store, order.shares[number], fence, Pacer(order.rates, parts.clock))
     limited = WithOwnStore(backend, rows)
     passes = make_passes(
         parts.settings, limited, parts.clock, parts.events, fence, parts.breakers, timed=False
     )
     share = _Share(passes, order.term, fence, tally, parts.clock)
-
-    async def serve(stop: asyncio.Event) -> None:
-        for keys in order.shares[number]:
-            rows.keys = keys
-            await share.hand_over(stop)
-
     # What fails for long is an error here, as where a leader serves.
-    await parts.breakers.watch(serve, fence.stop)
+    await parts.breakers.watch(share.hand_over, fence.stop)
     if fence.overtaken:
         raise PostdateError(f"task {number}: another attempt took it over, since this one stood still")
 
@@ -122,7 +116,7 @@ class _Share:
     clock: Clock
 
     async def hand_over(self, stop: asyncio.Event) -> None:
-        """Pass over a range until nothing was refused for want of a proof.
+        """Pass over the share until nothing was refused for want of a proof.
 
         Raises:
             StorageError: it can't be read, or the service tells nothing of the term.
