@@ -1,11 +1,12 @@
 """What a task does: its ranges are handed over by the engine of every leader, in the driver's term."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 
@@ -70,8 +71,7 @@ async def _drain(settings: SettingsReference, order: Order, number: int) -> byte
                 mine = Claim(before.attempts + 1)
                 await claim.write(mine.json())
                 tally = Tally(unheard=before.attempts)
-                async with _watching(fence):
-                    await _hand_over(endpoint, order, number, fence, tally)
+                await _watched(fence, _hand_over(endpoint, order, number, fence, tally))
                 tally.end = _end(fence)
                 before = Claim(mine.attempts, tally)
                 await claim.write(before.json())
@@ -81,14 +81,18 @@ async def _drain(settings: SettingsReference, order: Order, number: int) -> byte
         return before.json()
 
 
-@asynccontextmanager
-async def _watching(fence: Fence) -> AsyncIterator[None]:
-    watching = asyncio.create_task(fence.watch(), name="postdate-fence")
+async def _watched(fence: Fence, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work while the fence is watched; without that it can't be done."""
+    working, watching = asyncio.ensure_future(work), asyncio.ensure_future(fence.watch())
     try:
-        yield
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        ended = [task for task in (working, watching) if task.done()]
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+    for task in ended:
+        task.result()
 
 
 async def _hand_over(endpoint: Endpoint, order: Order, number: int, fence: Fence, tally: Tally) -> None:
