@@ -2,9 +2,9 @@
 
     python -m bench.spark_drain [ROWS]
 
-Both hand over the same backlog by the same engine: the leader in one pass (`Endpoint.deliver_due`), Spark by
-`drain`. Starting the session, and its first small drain, is left out and told. Sides take turns, the median of
-the rounds counts. Prints one JSON object.
+Both hand over the same backlog by the same engine: the leader in one pass (`Endpoint.deliver_due`), Spark
+by `drain`. Starting the session, and its first small drain, is left out and told. Sides take turns, the
+median of the rounds counts. Prints one JSON object.
 """
 
 import asyncio

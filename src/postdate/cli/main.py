@@ -47,6 +47,7 @@ from postdate.cli.send import send
 from postdate.cli.setup import setup
 from postdate.cli.show import show
 from postdate.cli.spark.audit import audit as spark_audit
+from postdate.cli.spark.drain import drain as spark_drain
 from postdate.cli.spark.schedule import schedule as spark_schedule
 from postdate.cli.stats import stats
 from postdate.cli.version import show_version
@@ -105,6 +106,7 @@ COMMANDS = {
     "demo": demo,
     "bench": bench,
     "spark schedule": spark_schedule,
+    "spark drain": spark_drain,
     "spark audit": spark_audit,
     "legacy show": legacy_show,
     "legacy drain": legacy_drain,

@@ -14,10 +14,10 @@ from postdate.errors import UsageError
 
 @command(
     name="spark drain",
-    prints="one object: `term` (0: it did not come to lead), `end` (`done`, `stopped` or `lease lost`), `found` "
-    "(due when it began), `handed_over`, `by_destination` (object: of those), `failed`, "
-    "`moved_to_error_queue`, `expired`, `left` (found, and still there), `unheard` (gone, and no task told of "
-    "them), `possible_duplicates` (at most), `tasks`, `killed_attempts`, `seconds`",
+    prints="one object: `term` (0: it did not come to lead), `end` (`done`, `stopped` or `lease lost`), "
+    "`found` (due when it began), `handed_over`, `by_destination` (object: of those), `failed`, "
+    "`moved_to_error_queue`, `expired`, `left` (found, and still there), `unheard` (gone, and no task told "
+    "of them), `possible_duplicates` (at most), `tasks`, `killed_attempts`, `seconds`",
 )
 def drain(
     call: Call,
@@ -25,8 +25,8 @@ def drain(
         bool,
         typer.Option(
             "--take-over",
-            help="Ask a running leader to step aside: it gets no renewal, and leads again afterwards. Without "
-            "it, wait until nobody leads.",
+            help="Ask a running leader to step aside: it gets no renewal, and leads again afterwards. "
+            "Without it, wait until nobody leads.",
         ),
     ] = False,
     rate: Annotated[
@@ -36,8 +36,8 @@ def drain(
         ),
     ] = None,
     rows_per_range: Annotated[
-        int | None, typer.Option(help="About so many rows go to one task; default: 2,000.")
-    ] = None,
+        int, typer.Option(help="About so many rows go to one task, and are read again where it is killed.")
+    ] = 2_000,
     master: Master = DEFAULT_MASTER,
 ) -> None:
     """Hand over what is due with many tasks, as the endpoint's leader.
@@ -46,13 +46,12 @@ def drain(
     on. A message that can't be sent is tried again by the leader that follows, or ends in the error queue, as
     always. Exit code 1 if the lease was lost.
     """
+    rates = dict(map(_rate, rate or []))
     with spark_session(call, master) as (session, reference):
         from postdate.spark.draining import DrainOptions  # noqa: PLC0415 - imports pyspark
         from postdate.spark.draining import drain as run_job  # noqa: PLC0415
 
-        options = DrainOptions(take_over=take_over, rates=dict(map(_rate, rate or [])))
-        if rows_per_range is not None:
-            options = DrainOptions(take_over, options.rates, rows_per_range)
+        options = DrainOptions(take_over, rates, rows_per_range)
         with task_progress(call, "draining") as progress:
             done = run_job(session, reference, options, progress=progress)
     values = asdict(done)

@@ -81,8 +81,8 @@ def drain(
 ) -> Drained:
     """Hand over what is due, with all executors, as the endpoint's leader.
 
-    Waits until it leads. Within a task the order is by due time. Ctrl-C asks it to stop, and it returns what
-    it did until then; a second one cuts it short. The same call again goes on with what is left.
+    Waits until it leads. Within a task the order is by due time. Ctrl-C and SIGTERM ask it to stop, and it
+    returns what it did until then; a second one cuts it short. The same call again goes on.
 
     Args:
         session: whose executors do it; `local[2,4]` for two at once, and up to four attempts of each task.
@@ -231,21 +231,24 @@ async def _delete_all(endpoint: Endpoint, under: str) -> None:
 
 @contextmanager
 def _interrupts(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C asks to stop; a second one is what it was. Only the main thread may say what signals do."""
+    """SIGINT and SIGTERM ask to stop; a second one does what it did. Only the main thread may say so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.getsignal(signal.SIGINT)
+    watched = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in watched}
 
-    def asked(_number: int, _frame: object) -> None:
-        signal.signal(signal.SIGINT, before)
+    def asked(number: int, _frame: object) -> None:
+        signal.signal(number, before[signal.Signals(number)])
         stop.set()
 
-    signal.signal(signal.SIGINT, asked)
+    for number in watched:
+        signal.signal(number, asked)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _told(
