@@ -1,6 +1,6 @@
 """A drain with two Spark tasks beside one asyncio leader, in one run on one Azurite.
 
-    python -m bench.spark_drain [ROWS]
+    python -m bench.spark_drain [ROWS [ROUNDS]]
 
 Both hand over the same backlog by the same engine: the leader in one pass (`Endpoint.deliver_due`), Spark
 by `drain`. Starting the session, and its first small drain, is left out and told. Sides take turns, the
@@ -71,10 +71,10 @@ def by_spark(session: SparkSession, settings: Settings) -> int:
     return done.handed_over
 
 
-def measured(session: SparkSession, connection: str, rows: int) -> dict[str, float]:
+def measured(session: SparkSession, connection: str, rows: int, rounds: int) -> dict[str, float]:
     spark: list[float] = []
     one: list[float] = []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         sides = [
             (one, by_one_process),
             (spark, lambda settings: by_spark(session, settings)),
@@ -91,7 +91,7 @@ def measured(session: SparkSession, connection: str, rows: int) -> dict[str, flo
 
 
 def main() -> int:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    rows, rounds = (*map(int, sys.argv[1:]), *(20_000, ROUNDS)[len(sys.argv) - 1 :])
     began = time.perf_counter()
     session = local_session(f"local[{TASKS},4]")
     start = time.perf_counter() - began
@@ -99,9 +99,9 @@ def main() -> int:
         warm = load_settings(endpoint="warm", connection=azurite.connection_string)
         asyncio.run(backlog(warm, 200))
         first = seconds_of(lambda: by_spark(session, warm), 200)
-        found = measured(session, azurite.connection_string, rows)
+        found = measured(session, azurite.connection_string, rows, rounds)
     session.stop()
-    told = {"rows": rows, "rounds": ROUNDS, "tasks": TASKS, "start_s": round(start, 2)}
+    told = {"rows": rows, "rounds": rounds, "tasks": TASKS, "start_s": round(start, 2)}
     print(json.dumps({**told, "first_run_s": round(first, 2), **found}, indent=2))
     return 0
 

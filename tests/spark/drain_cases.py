@@ -29,7 +29,7 @@ from postdate.spark.reference import shared_with_tasks
 
 CLOCK = SystemClock()
 _ASIDE_SECONDS = 3600
-_SOON = 60.0
+_SOON = 150.0
 PROGRAM = Path(__file__).with_name("drain_program.py")
 
 
