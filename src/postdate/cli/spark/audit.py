@@ -51,7 +51,7 @@ def audit(
 ) -> None:
     """Reconcile what was scheduled with the delivery log, the waiting rows and the error queue.
 
-    The processes of the endpoint must keep a delivery log (POSTDATE_DELIVERY_LOG=true). Files need the
+    The processes of the endpoint must keep a delivery log: setting POSTDATE_DELIVERY_LOG. Files need the
     columns `message_id`, `destination` and `due_time` (with its zone), as those for `spark schedule`. Exit
     code 1 if a message is lost, early or at a wrong destination.
     """
