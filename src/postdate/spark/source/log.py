@@ -124,7 +124,11 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is read."""
         return {}
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
+    def latestOffset(  # noqa: N802 - Spark's name
+        self,
+        start: dict[str, int],  # noqa: ARG002 - Spark's signature
+        limit: ReadLimit,  # noqa: ARG002 - Spark's signature
+    ) -> dict[str, int]:
         """Everything that is there, or was when an `AvailableNow` query began."""
         return self._there() if self._until is None else self._until
 
