@@ -48,6 +48,10 @@ from postdate.cli.setup import setup
 from postdate.cli.show import show
 from postdate.cli.spark.audit import audit as spark_audit
 from postdate.cli.spark.drain import drain as spark_drain
+from postdate.cli.spark.migrate import abort as migrate_abort
+from postdate.cli.spark.migrate import migrate as migrate_run
+from postdate.cli.spark.migrate import preview as migrate_preview
+from postdate.cli.spark.migrate import status as migrate_status
 from postdate.cli.spark.schedule import schedule as spark_schedule
 from postdate.cli.stats import stats
 from postdate.cli.version import show_version
@@ -76,6 +80,7 @@ def postdate() -> None:
 GROUPS = {
     "errors": "See what lies in the error queue, by cause; send it back, or discard it.",
     "spark": "Bulk, on Spark: needs postdate[spark] and Java 17 or later.",
+    "spark migrate": "Old timeouts, in Azure tables or SQL, become waiting rows; and back.",
     "legacy": "Leave the timeout manager of older endpoints behind.",
 }
 #: Every command, by its full name, in the order of the help.
@@ -108,6 +113,10 @@ COMMANDS = {
     "spark schedule": spark_schedule,
     "spark drain": spark_drain,
     "spark audit": spark_audit,
+    "spark migrate preview": migrate_preview,
+    "spark migrate run": migrate_run,
+    "spark migrate abort": migrate_abort,
+    "spark migrate status": migrate_status,
     "legacy show": legacy_show,
     "legacy drain": legacy_drain,
     "legacy undo": legacy_undo,
@@ -118,7 +127,8 @@ for _name, _function in COMMANDS.items():
     _group, _, _last = _name.rpartition(" ")
     (_GROUPS[_group] if _group else app).command(_last)(_function)
 for _name, _typer in _GROUPS.items():
-    app.add_typer(_typer, name=_name, help=GROUPS[_name])
+    _group, _, _last = _name.rpartition(" ")
+    (_GROUPS[_group] if _group else app).add_typer(_typer, name=_last, help=GROUPS[_name])
 
 
 def click_command(name: str) -> Any:

@@ -59,3 +59,17 @@ LOG = StructType(
         _column("count", LongType(), "of a gap: records that are missing"),
     ]
 )
+
+#: Timeouts of older endpoints, as `postdate.timeouts` reads them.
+TIMEOUTS = StructType(
+    [
+        _column("id", StringType(), "of the timeout, as its store has it"),
+        _column("destination", StringType(), "queue, or queue@alias"),
+        _column("due_time", TimestampType(), "UTC, microseconds"),
+        _column("headers", MapType(StringType(), StringType()), "text or null by name, as they were stored"),
+        _column("body", BinaryType(), "bytes"),
+        _column("owner", StringType(), "the endpoint that put it off"),
+        _column("saga_id", StringType(), "null: no saga asked"),
+        _column("unreadable", StringType(), "why it can't be read; null: it can"),
+    ]
+)

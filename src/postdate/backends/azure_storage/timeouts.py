@@ -5,7 +5,7 @@ and the two rows that announce it first, the main row last; removing goes the ot
 interruption leaves behind has no main row, so it is no timeout, and `clean_up` removes it.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -40,6 +40,7 @@ from postdate.model.legacy_rows import (
     OWNER,
     SAGA_ID,
     TIME,
+    LegacyValue,
     Properties,
     decode_or_tell,
     decode_timeout,
@@ -226,7 +227,7 @@ class AzureTimeouts:
         if await self._main_row(one.id) is None:
             await self._drop_rest(encode_timeout(one, self._scope).main)
 
-    async def _drop_rest(self, row: Entity) -> None:
+    async def _drop_rest(self, row: Mapping[str, LegacyValue]) -> None:
         """Saga row, time row, body. Where that fails it is cleaned up later: the timeout itself is gone."""
         name = state_address(row)
         with suppress(StorageError):
