@@ -4,6 +4,8 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+import pytest
+from drain_cases import Account
 
 import pytest
 from drain_cases import Account, duplicates, serving

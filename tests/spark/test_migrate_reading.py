@@ -80,7 +80,9 @@ def test_the_commands_tell_what_they_do(command, reference, on_endpoint, store):
     assert (code, json.loads(out)["staged"], json.loads(out)["refused"]) == (1, 30, 1)
     code, out, err = command("run", "--run", "one", *source)
     assert code == 1
-    assert "timeout 0d6f2c6e-4b8a-4d3f-9a5b-000000000063: destination queue 'nowhere'" in " ".join(err.split())
+    assert "timeout 0d6f2c6e-4b8a-4d3f-9a5b-000000000063: destination queue 'nowhere'" in " ".join(
+        err.split()
+    )
     code, out, _ = command("status", "--run", "one", "--json")
     assert code == 0
     assert json.loads(out)["phase"] == "completed"
