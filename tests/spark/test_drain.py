@@ -5,7 +5,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 import pytest
-from drain_cases import Account
+from drain_cases import Account, duplicates
 
 import pytest
 from drain_cases import Account, duplicates, serving

@@ -72,14 +72,13 @@ def on_azure(postdate_settings):
     return run
 
 
+@pytest.mark.slow
 def test_twenty_thousand_of_postgresql_are_moved_exactly(spark, reference, on_endpoint, postgres_store):
     postgres_store.fill(MANY)
-    looked = preview(spark, reference, postgres_store.source)
-    assert (looked.staged, looked.refused, len(postgres_store.rows())) == (MANY, 0, MANY)
     told = migrate(spark, reference, postgres_store.source, run="one")
     assert (told.phase, told.verified) == ("completed", True)
     assert (told.staged, told.moved, told.expected, told.found) == (MANY, MANY, MANY, MANY)
-    assert told.checksum_staged == told.checksum_expected == told.checksum_found == looked.checksum_staged
+    assert told.checksum_staged == told.checksum_expected == told.checksum_found
     assert told.parts >= 10
     assert on_endpoint(waiting) == ids(MANY)
     assert postgres_store.rows() == []
@@ -104,13 +103,13 @@ async def rows_of(endpoint):
 
 
 def test_azure_timeouts_are_moved_exactly(spark, azure_reference, on_endpoint, on_azure):
-    on_azure(put_azure, 400)
+    on_azure(put_azure, 150)
     looked = preview(spark, azure_reference, AzureSource())
-    told = migrate(spark, azure_reference, AzureSource(), run="one", rows_per_part=150)
-    assert (looked.staged, told.staged, told.moved, told.found) == (400, 400, 400, 400)
+    told = migrate(spark, azure_reference, AzureSource(), run="one", rows_per_part=60)
+    assert (looked.staged, told.staged, told.moved, told.found) == (150, 150, 150, 150)
     assert told.checksum_found == told.checksum_staged == looked.checksum_staged
     assert told.verified
-    assert on_endpoint(waiting) == ids(400)
+    assert on_endpoint(waiting) == ids(150)
     assert on_azure(azure_rows) == ([], [])
     assert on_azure(blobs_of_run) == ["manifest.json", *(f"part/{n}" for n in range(told.parts)), "run.json"]
 
@@ -129,6 +128,9 @@ def test_what_can_not_be_moved_stays_and_is_told(spark, reference, on_endpoint, 
         sql_row(source, 13, FIRST, Time="noon"),
     ]
     sqlite_store.put(odd)
+    before = sqlite_store.rows()
+    looked = preview(spark, reference, source)
+    assert (looked.staged, looked.refused, sqlite_store.rows()) == (3, 4, before)
     told = migrate(spark, reference, source, run="one")
     assert (told.moved, told.refused, told.verified) == (3, 4, True)
     assert {one for one, _ in told.examples} == {row[0] for row in odd}

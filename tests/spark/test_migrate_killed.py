@@ -11,7 +11,7 @@ from test_schedule_killed import wait_for_rows, workers
 
 from postdate.spark.migrating import SqlSource, migrate, status
 
-COUNT = 5_000
+COUNT = 3_000
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def store(postdate_settings):
 
 def test_tasks_that_are_killed_run_again_and_move_each_timeout_once(spark, reference, on_endpoint, store):
     def run():
-        return migrate(spark, reference, store.source, run="killed", rows_per_part=2_000)
+        return migrate(spark, reference, store.source, run="killed", rows_per_part=1_000)
 
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(run)

@@ -16,17 +16,14 @@ from postdate.spark.migrating.documents import Phase
 
 #: Where a task ends: before or after which call, and at its how many-th.
 PLACES = [
-    ("old.take", 1, False),
     ("old.take", 1, True),
     ("old.take", 2, True),
     ("documents.put_part", 1, False),
     ("documents.put_part", 1, True),
-    ("store.add", 1, False),
     ("store.add", 1, True),
     ("documents.put_moved", 1, True),
     ("documents.put_part", 2, True),
     ("old.drop", 1, True),
-    ("documents.put_part", 3, True),
 ]
 
 
@@ -44,7 +41,7 @@ class Sqlite:
 
     count, rows = 250, 150
     #: Where the first part is completed.
-    completed = PLACES[8:]
+    completed = PLACES[6:]
 
     def __init__(self, settings, folder):
         self.store = SqlStore(SqlSource("sqlite", str(folder / "old.db")), settings.endpoint)
@@ -66,7 +63,7 @@ class Azure:
     """Timeouts in Azure tables: two parts of one hour."""
 
     count, rows = 12, 6
-    completed = (*PLACES[8:], ("old.take", 2, True))
+    completed = (*PLACES[6:], ("old.take", 2, True))
     source = AzureSource()
 
     def __init__(self, settings, folder):
