@@ -52,7 +52,11 @@ from postdate.cli.spark.migrate import abort as migrate_abort
 from postdate.cli.spark.migrate import migrate as migrate_run
 from postdate.cli.spark.migrate import preview as migrate_preview
 from postdate.cli.spark.migrate import status as migrate_status
+from postdate.cli.spark.forecast import forecast as spark_forecast
 from postdate.cli.spark.schedule import schedule as spark_schedule
+from postdate.cli.spark.snapshot import restore as spark_restore
+from postdate.cli.spark.snapshot import snapshot as spark_snapshot
+from postdate.cli.spark.snapshot import snapshots as spark_snapshots
 from postdate.cli.stats import stats
 from postdate.cli.version import show_version
 
@@ -117,6 +121,10 @@ COMMANDS = {
     "spark migrate run": migrate_run,
     "spark migrate abort": migrate_abort,
     "spark migrate status": migrate_status,
+    "spark forecast": spark_forecast,
+    "spark snapshot": spark_snapshot,
+    "spark snapshots": spark_snapshots,
+    "spark restore": spark_restore,
     "legacy show": legacy_show,
     "legacy drain": legacy_drain,
     "legacy undo": legacy_undo,

@@ -1,8 +1,9 @@
 """Scans of a table by ranges of its keys: what the bulk jobs read, and keys alone to plan them."""
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from postdate.backends.azure_storage.connection import Place
 from postdate.backends.azure_storage.failures import translating
@@ -19,6 +20,8 @@ class Scanned:
     properties: Entity
     etag: str
     written_at: datetime | None
+    #: As the service's JSON has it, types and all.
+    entry: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def key(self) -> RowKey:
@@ -51,7 +54,7 @@ class TableScan:
             found = []
             for entry in page.rows:
                 properties, etag = properties_of(entry)
-                found.append(Scanned(properties, etag, instant_of_text(entry.get("Timestamp"))))
+                found.append(Scanned(properties, etag, instant_of_text(entry.get("Timestamp")), entry))
             yield found
             token = page.token
             if token is None:

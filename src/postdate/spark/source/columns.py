@@ -4,6 +4,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from postdate.errors import PoisonMessage
 from postdate.model.delayed import UnreadableRow
 from postdate.model.keys import due_time
@@ -83,3 +85,19 @@ COLUMNS: dict[str, Callable[["Scanned"], Any]] = {
     "written_time": lambda row: row.written_at,
     "unreadable": _unreadable,
 }
+
+
+def column_array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """A column in Arrow. Half of a surrogate pair, which a row can hold and Arrow can't, becomes `?`."""
+    try:
+        return pa.array(values, type=kind)
+    except UnicodeEncodeError:
+        return pa.array([_whole(value) for value in values], type=kind)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):  # of headers
+        return [(_whole(name), _whole(text)) for name, text in value]
+    return value

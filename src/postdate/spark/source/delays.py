@@ -23,7 +23,7 @@ from postdate.model.rowcodec import DUE_TIME
 from postdate.spark import schema as columns
 from postdate.spark.ranges import DueWindow, KeyRange, cut, hours
 from postdate.spark.reference import SettingsReference
-from postdate.spark.source.columns import COLUMNS, STORED, due_of
+from postdate.spark.source.columns import COLUMNS, STORED, column_array, due_of
 from postdate.spark.source.delays_writer import DelaysWriter
 from postdate.spark.source.filters import narrowed
 from postdate.spark.tasks import azure_backend, iterate, opened
@@ -52,12 +52,21 @@ class DelaysSource(DataSource):
 
     def reader(self, schema: StructType) -> "DelaysReader":
         """Reads; `schema` holds the columns that are asked for."""
+        reference, rows = self.asked()
+        return DelaysReader(reference, schema, rows)
+
+    def asked(self) -> tuple[SettingsReference, int]:
+        """Where the settings are, and rows of one range.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
         rows = self.options.get("rowsPerPartition", str(ROWS_PER_PARTITION))
         if not rows.isdecimal() or not int(rows):
             raise UsageError(
                 f"option rowsPerPartition: {rows!r} is not a number of rows; write 10000, for example"
             )
-        return DelaysReader(SettingsReference.from_options(self.options, others=_OPTIONS), schema, int(rows))
+        return SettingsReference.from_options(self.options, others=_OPTIONS), int(rows)
 
     def writer(self, schema: StructType, overwrite: bool) -> DelaysWriter:
         """Writes; option `run` names the manifest. Only appending makes sense, since rows are due and go."""
@@ -115,5 +124,5 @@ class DelaysReader(DataSourceReader):
         async with opened(self._reference) as endpoint:
             async for page in azure_backend(endpoint).scan().pages(keys.filter(), select):
                 rows = [one for one in page if self._window.holds(due_of(one))]
-                arrays = [pa.array([COLUMNS[f.name](one) for one in rows], type=f.type) for f in arrow]
+                arrays = [column_array([COLUMNS[f.name](one) for one in rows], f.type) for f in arrow]
                 yield pa.RecordBatch.from_arrays(arrays, schema=arrow)
