@@ -16,11 +16,13 @@ from postdate.model.keys import RowKey
 from postdate.spark.ranges import DueWindow
 from postdate.spark.snapshots import restore, snapshot, snapshots
 from postdate.spark.snapshots.restoring import Chosen
-from tests.spark.test_schedule_killed import wait_for_rows, workers
+from tests.spark.test_schedule_killed import frame_of, wait_for_rows, workers
 
 FIRST = datetime(2040, 1, 1, 7, 59, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 LARGE = b"x" * 100_000
+#: Enough that tasks are in the middle when they are killed.
+ROWS = 6_000
 
 
 def messages(count, prefix="m"):
@@ -212,11 +214,8 @@ def test_a_folder_of_another_table_is_refused(spark, reference, schedule, tmp_pa
 
 
 def test_a_restore_whose_workers_are_killed_is_exact(spark, reference, on_endpoint, tmp_path):
-    from tests.spark.test_schedule_killed import ROWS, frame_of
-
     folder = str(tmp_path / "snap")
-    frame = frame_of(spark)
-    frame.write.format("postdate").options(**reference.options()).mode("append").save()
+    frame_of(spark).limit(ROWS).write.format("postdate").options(**reference.options()).mode("append").save()
     before = on_endpoint(table)
     snapshot(spark, reference, folder)
     on_endpoint(empty_quickly)

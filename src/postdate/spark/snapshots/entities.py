@@ -68,14 +68,17 @@ class EntitiesReader(DelaysReader):
             async for page in azure_backend(endpoint).scan().pages(keys.filter()):
                 rows: list[Scanned] = []
                 payloads: list[bytes | None] = []
+                held = 0
                 for row in page:
                     if not self._window.holds(due_of(row)):
                         continue
                     rows.append(row)
-                    payloads.append(await _payload(endpoint, row) if fetches else None)
-                    if sum(map(len, filter(None, payloads))) > _BATCH_BYTES:
+                    payload = await _payload(endpoint, row) if fetches else None
+                    payloads.append(payload)
+                    held += len(payload or b"")
+                    if held > _BATCH_BYTES:
                         yield self._batch(rows, payloads)
-                        rows, payloads = [], []
+                        rows, payloads, held = [], [], 0
                 yield self._batch(rows, payloads)
 
     def _batch(self, rows: "list[Scanned]", payloads: list[bytes | None]) -> pa.RecordBatch:
