@@ -4,11 +4,9 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-import pytest
-from drain_cases import Account, duplicates
 
 import pytest
-from drain_cases import Account, duplicates, serving
+from bulk_drain_cases import Account, duplicates, serving
 
 from postdate.errors import ConfigurationError, UsageError
 from postdate.events import TermBegan, TermLost

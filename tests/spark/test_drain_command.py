@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from drain_cases import Account
+from bulk_drain_cases import Account
 
 from postdate.cli.main import main
 from postdate.settings import child_environment

@@ -11,7 +11,7 @@ from itertools import repeat
 import pyarrow as pa
 import pytest
 from azure.storage.blob import BlobLeaseClient, ContainerClient
-from drain_cases import Account
+from bulk_drain_cases import Account
 
 from postdate.errors import PostdateError
 from postdate.spark.draining.leading import leading

@@ -48,11 +48,11 @@ from postdate.cli.setup import setup
 from postdate.cli.show import show
 from postdate.cli.spark.audit import audit as spark_audit
 from postdate.cli.spark.drain import drain as spark_drain
+from postdate.cli.spark.forecast import forecast as spark_forecast
 from postdate.cli.spark.migrate import abort as migrate_abort
 from postdate.cli.spark.migrate import migrate as migrate_run
 from postdate.cli.spark.migrate import preview as migrate_preview
 from postdate.cli.spark.migrate import status as migrate_status
-from postdate.cli.spark.forecast import forecast as spark_forecast
 from postdate.cli.spark.schedule import schedule as spark_schedule
 from postdate.cli.spark.snapshot import restore as spark_restore
 from postdate.cli.spark.snapshot import snapshot as spark_snapshot

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from drain_cases import Account, driver, duplicates, serving
+from bulk_drain_cases import Account, driver, duplicates, serving
 
 from postdate.events import TermBegan
 from postdate.model.limits import BATCH_OPERATIONS as BATCH
