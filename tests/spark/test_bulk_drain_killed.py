@@ -8,6 +8,8 @@ from bulk_drain_cases import Account, driver, duplicates, serving
 from postdate.events import TermBegan
 from postdate.model.limits import BATCH_OPERATIONS as BATCH
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
