@@ -235,6 +235,10 @@ class Endpoint:
         """Register a function for the timeouts of sagas."""
         return self._endpoint.timeout_handler(wanted, names=names)
 
+    def is_handler(self, function: Any) -> bool:
+        """See `postdate.Endpoint.is_handler`."""
+        return self._endpoint.is_handler(function)
+
     def run(self) -> None:
         """Serve until interrupted (Ctrl-C) or until another thread calls `stop`."""
         self._loop.call(self._serve())
