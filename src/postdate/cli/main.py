@@ -83,7 +83,7 @@ def postdate() -> None:
 #: Groups of commands, and what they are for.
 GROUPS = {
     "errors": "See what lies in the error queue, by cause; send it back, or discard it.",
-    "spark": "Bulk, on Spark: needs postdate[spark] and Java 17 or later.",
+    "spark": "Bulk, on Spark: needs the extra `spark` and Java 17 or later.",
     "spark migrate": "Old timeouts, in Azure tables or SQL, become waiting rows; and back.",
     "legacy": "Leave the timeout manager of older endpoints behind.",
 }
