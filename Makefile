@@ -7,7 +7,7 @@ BENCH_STAMP := $(VENV)/.bench-installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo bench test quick check format requirements clean
+.PHONY: help install demo bench test spark quick check format requirements clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,11 +41,15 @@ $(BENCH_STAMP): requirements/bench.txt $(STAMP)
 	@$(PIP) install -qq -r requirements/bench.txt
 	@touch $@
 
-# Most tests wait for leases, kills and clocks, so three run side by side, each file in one process and all
-# that share a Spark session in one (tests/conftest.py); then those that measure real time, one after the other.
+# Most tests wait for leases, kills and clocks, so three run side by side, each file in one process. Those that
+# measure real time run one after the other; so do those on Spark, which share one session and take both cores.
 test: $(STAMP) ## run all tests
-	$(BIN)/pytest -n 3 --dist loadgroup -m "not alone"
-	$(BIN)/pytest -m alone
+	$(BIN)/pytest -n 3 --dist loadfile -m "not alone" --ignore tests/spark --ignore samples/spark_bulk
+	$(BIN)/pytest -m alone --ignore tests/spark --ignore samples/spark_bulk
+	$(BIN)/pytest tests/spark samples/spark_bulk
+
+spark: $(STAMP) ## run the tests of bulk work on Spark alone
+	$(BIN)/pytest tests/spark samples/spark_bulk
 
 quick: $(STAMP) ## run the tests that need no storage service
 	$(BIN)/pytest tests/unit

@@ -20,11 +20,3 @@ def golden() -> dict[str, Any]:
         (HERE / "golden" / "nservicebus-azure.json").read_text(encoding="utf-8")
     )
     return parsed
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where processes share the tests, each file goes to one; those on Spark share one session."""
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group("spark" if file.startswith("tests/spark/") else file))
