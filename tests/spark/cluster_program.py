@@ -1,4 +1,4 @@
-"""Schedules on a cluster of two executors on this machine, which may run a task twice at once.
+"""Schedules on a cluster of two executors on this machine.
 
     python cluster_program.py SETTINGS_FILE ROWS
 

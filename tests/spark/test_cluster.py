@@ -1,4 +1,7 @@
-"""Executors of their own, one of them killed, with tasks that run twice at once: the rows asked for, once."""
+"""Executors of their own, one of them killed: the rows asked for, once.
+
+Speculation is on; no copy of a task was seen to start on one host, so that is not what this shows.
+"""
 
 import json
 import os

@@ -6,7 +6,7 @@ tells that it is ours. That holds because a blob has one writer.
 """
 
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import date, timedelta
 
 from azure.core import MatchConditions
 from azure.storage.blob.aio import BlobClient, ContainerClient
@@ -101,7 +101,7 @@ def _prefixes(first: str | None, last: str | None) -> list[str]:
     """What names begin with, in order."""
     if first is None or last is None:
         return [PREFIX]
-    start, end = (datetime.strptime(hour[:8], _DAY_FORMAT) for hour in (first, last))  # noqa: DTZ007 - days
+    start, end = (date.fromisoformat(hour[:8]) for hour in (first, last))
     days = (end - start).days + 1
     if days > _DAYS:
         return [PREFIX]
