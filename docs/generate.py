@@ -124,7 +124,10 @@ def settings() -> Iterable[str]:
     for name, field in Settings.model_fields.items():
         default = show_value(field.get_default(call_default_factory=True))
         shown = f"`{default}`" if default else ""
-        rows.append([f"`{PREFIX}{name.upper()}`", f"`--{option_name(name)}`", shown, field.description or ""])
+        options = [f"`--{option_name(name)}`"]
+        if field.annotation is bool:
+            options.append(f"`--no-{option_name(name)}`")
+        rows.append([f"`{PREFIX}{name.upper()}`", ", ".join(options), shown, field.description or ""])
     yield from _table(["Variable", "Option", "Default", "Meaning"], rows)
     yield from [
         "",

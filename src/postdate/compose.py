@@ -227,6 +227,7 @@ def put_together(
         error_queue=settings.error_queue,
         visibility=settings.visibility_timeout,
         batch=settings.receive_batch,
+        payload_retention=settings.payload_retention,
     )
     judge = Judge(acceptance, destinations if settings.check_destinations else None)
     ground = Ground(

@@ -125,8 +125,10 @@ class Metrics:
                 self._leader.add(1, self._endpoint)
             case TermEnded() | TermLost():
                 self._leader.add(-1, self._endpoint)
-            case LeaseFailed() | PassFailed():
+            case PassFailed():
                 self._storage.add(1, self._with(what=event.name))
+            case LeaseFailed():  # told at each power of two: as many as since it was told the last time
+                self._storage.add(event.in_a_row - event.in_a_row // 2, self._with(what=event.name))
             case _:
                 self._count_received(event)
 

@@ -40,6 +40,7 @@ APPROVED = [
     "loop_blocked",
     "message_discarded",
     "message_failed",
+    "message_lost",
     "message_returned",
     "moved_to_error_queue",
     "no_place_left",

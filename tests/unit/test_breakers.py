@@ -93,7 +93,7 @@ async def test_it_is_told_once_and_again_only_after_it_was_well():
         assert began - timedelta(seconds=0.1) <= record.since <= began
         (event,) = world.log.of(BreakerTriggered)
         assert (event.breaker, event.text, event.since) == ("fetch", record.text, record.since)
-        assert event.error == "nobody listens"
+        assert event.error == "StorageUnreachable: nobody listens"
         outage.lasts = False
         await world.clock.advance(30)
         outage.lasts = True

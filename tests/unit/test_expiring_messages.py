@@ -14,13 +14,18 @@ from postdate.events import (
     RecoveryFailed,
     VisibilityLost,
 )
+from postdate.model import headers as h
 from postdate.model.envelope import wrap
+from postdate.model.limits import ENVELOPE_BYTES
 from postdate.model.message import Message
 
+#: Of a body in base64 that leaves no room for one more header.
+FULL = (ENVELOPE_BYTES - len(wrap(Message("m1", {}, b"")))) // 4 * 3
 
-async def put(scene, time_to_live, message_id="m1") -> None:
+
+async def put(scene, time_to_live, message_id="m1", body=b"{}") -> None:
     async with scene.endpoint() as sender:
-        text = wrap(Message(message_id, {}, b"{}"))
+        text = wrap(Message(message_id, {}, body))
         await sender.parts.backend.sender.send(QUEUE, text, time_to_live=time_to_live)
 
 
@@ -42,6 +47,26 @@ async def test_a_message_that_expires_before_its_retry_has_all_its_attempts(time
         assert instants[4] - instants[3] >= timedelta(minutes=2)
         (failed,) = scene.log.of(MessageFailed)
         assert failed.attempts == 6
+        assert [m.message_id for m in scene.messages()] == ["m1"]
+        assert scene.in_queue() == []
+
+
+async def test_a_message_without_room_for_a_counter_has_all_its_attempts_and_its_first_instant():
+    async with open_scene() as scene:
+        calls = []
+        endpoint = scene.endpoint(immediate_retries=2, delayed_retries=0)
+
+        @endpoint.handler
+        async def fail(body: bytes, context) -> None:
+            calls.append((context.attempt, body, context.headers.get(h.FIRST_INSTANT)))
+            raise RuntimeError("no")
+
+        put_at = h.format_instant(scene.clock.now())
+        await put(scene, 20, body=b"x" * FULL)
+        await scene.run_for(endpoint, seconds=100)
+        assert [attempt for attempt, _, _ in calls] == [1, 2, 3]
+        assert {body for _, body, _ in calls} == {b"x" * FULL}
+        assert [at for _, _, at in calls] == [None, put_at, put_at]
         assert [m.message_id for m in scene.messages()] == ["m1"]
         assert scene.in_queue() == []
 
@@ -191,3 +216,34 @@ async def test_a_plain_receiver_can_put_a_message_off_beyond_its_expiry():
                 assert await delivery.ack() is True
                 break
         assert scene.in_queue() == []
+
+
+async def test_a_plain_text_that_is_put_off_beyond_its_expiry_keeps_its_id_and_its_first_instant():
+    async with open_scene() as scene:
+        async with scene.endpoint() as endpoint:
+            put_at = h.format_instant(scene.clock.now())
+            await endpoint.parts.backend.sender.send(QUEUE, "only text", time_to_live=20)
+            async for delivery in endpoint.receive(idle=timedelta(0)):
+                first = delivery.message_id
+                assert await delivery.nack(timedelta(minutes=5)) is True
+            await scene.clock.advance(301)
+            async for delivery in endpoint.receive(idle=timedelta(0)):
+                assert delivery.message_id == first
+                assert delivery.headers[h.FIRST_INSTANT] == put_at
+                assert delivery.body == b"only text"
+                assert await delivery.ack() is True
+        assert scene.in_queue() == []
+
+
+async def test_what_was_only_looked_at_keeps_its_expiry():
+    async with open_scene() as scene:
+        await put(scene, 20)
+        async with scene.endpoint() as endpoint:
+            (before,) = scene.in_queue()
+            expires_at = before.expires_at
+            async for delivery in endpoint.receive(idle=timedelta(0)):
+                await endpoint.parts.reception.leave(delivery)
+                break
+        (after,) = scene.in_queue()
+        assert after.native_id == before.native_id
+        assert after.expires_at == expires_at is not None

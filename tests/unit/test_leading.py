@@ -159,7 +159,7 @@ async def test_an_unsure_acquire_means_follower():
         running = asyncio.create_task(world.endpoint.run())
         await world.clock.advance(10)
         assert world.endpoint.parts.elector.term is None
-        assert 5 <= len(world.log.of(LeaseFailed)) <= 12
+        assert [event.in_a_row for event in world.log.of(LeaseFailed)] == [1, 2, 4, 8]
         assert world.log.of(TermBegan) == []
         await stop(running)
 

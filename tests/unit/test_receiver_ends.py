@@ -7,12 +7,13 @@ from datetime import timedelta
 import pytest
 from receiver_cases import QUEUE, open_scene, serving, serving_open
 
-from postdate.errors import CriticalFailure
+from postdate.errors import CriticalFailure, ServiceBusy
 from postdate.events import (
     BackToSpeed,
     BreakerTriggered,
     Handled,
     HandlerAbandoned,
+    MessageReturned,
     NoPlaceLeft,
     SlowedDown,
 )
@@ -191,4 +192,73 @@ async def test_a_message_is_kept_hidden_while_its_large_body_is_fetched():
                 await scene.clock.advance(100)
         assert len(asked) == 1
         assert seen == [(100_000, 1)]
+        assert scene.in_queue() == []
+
+
+async def _with_large_body(scene, **options):
+    """An endpoint, and a message in its queue whose body lies in a blob."""
+    endpoint, attempts = scene.endpoint(stop_grace=timedelta(seconds=1), **options), []
+
+    @endpoint.handler
+    async def work(body: bytes, context) -> None:
+        attempts.append((context.attempt, len(body)))
+
+    async with scene.endpoint() as sender:
+        await sender.send(QUEUE, b"x" * 100_000)
+    return endpoint, attempts
+
+
+async def test_a_stop_while_a_large_body_is_fetched_is_no_attempt():
+    async with open_scene() as scene:
+        endpoint, attempts = await _with_large_body(scene)
+        async with endpoint:
+            payloads, asked = endpoint.parts.backend.payloads, []
+            get, keep = payloads.get, payloads.keep
+
+            async def hang(name):
+                asked.append(name)
+                await scene.clock.sleep(3600)
+
+            async def refuse(*_, **__):
+                raise ServiceBusy("503")
+
+            payloads.get, payloads.keep = hang, refuse
+            async with serving_open(endpoint):
+                await scene.clock.advance(3)
+            assert len(asked) == 1
+            (returned,) = scene.log.of(MessageReturned)
+            assert returned.reason == "the process stops"
+            payloads.get, payloads.keep = get, keep
+            async with serving_open(endpoint):
+                await scene.clock.advance(3)
+        assert attempts == [(1, 100_000)]
+        assert scene.in_queue() == []
+
+
+async def test_at_most_once_a_stop_while_it_is_acknowledged_sends_it_again():
+    async with open_scene() as scene:
+        options = {"guarantee": "at_most_once", "immediate_retries": 0, "delayed_retries": 0}
+        endpoint, seen = scene.endpoint(stop_grace=timedelta(seconds=1), **options), []
+
+        @endpoint.handler
+        async def work(body: bytes) -> None:
+            seen.append(body)
+
+        await scene.put()
+        async with endpoint:
+            receiver, ack = endpoint.parts.backend.receiver, endpoint.parts.backend.receiver.ack
+
+            async def slow(received):
+                await scene.clock.sleep(10)
+                return await ack(received)
+
+            receiver.ack = slow
+            async with serving_open(endpoint):
+                await scene.clock.advance(1)
+            assert seen == []
+            assert len(scene.in_queue()) == 1
+            receiver.ack = ack
+            async with serving_open(endpoint):
+                await scene.clock.advance(3)
+        assert seen == [b"{}"]
         assert scene.in_queue() == []

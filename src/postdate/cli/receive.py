@@ -10,7 +10,7 @@ from postdate.cli.command import Call, command
 from postdate.cli.render import body_fields, instant, preview
 from postdate.cli.signals import stop_signals
 from postdate.engine.destinations import Destinations
-from postdate.engine.reception import Delivery
+from postdate.engine.reception import Delivery, Reception
 from postdate.errors import DestinationNotFound, UsageError
 from postdate.model.durations import parse_duration
 from postdate.model.limits import RECEIVE_MESSAGES
@@ -47,7 +47,8 @@ async def receive(
             batch = min(count or RECEIVE_MESSAGES, endpoint.settings.receive_batch)
             deliveries = endpoint.receive(queue, idle=pause, batch=batch)
             try:
-                await _print(call, deliveries, stop, ack=ack, count=count)
+                reception = endpoint.parts.reception
+                await _print(call, reception, deliveries, stop, ack=ack, count=count)
             except DestinationNotFound as error:
                 parts = endpoint.parts
                 await Destinations(parts.backend.sender, parts.clock).check(
@@ -57,7 +58,13 @@ async def receive(
 
 
 async def _print(
-    call: Call, deliveries: AsyncIterator[Delivery], stop: asyncio.Event, *, ack: bool, count: int | None
+    call: Call,
+    reception: Reception,
+    deliveries: AsyncIterator[Delivery],
+    stop: asyncio.Event,
+    *,
+    ack: bool,
+    count: int | None,
 ) -> None:
     kept: list[Delivery] = []
     printed = 0
@@ -74,7 +81,7 @@ async def _print(
                 await delivery.ack()
     finally:
         for delivery in kept:
-            await delivery.nack()
+            await reception.leave(delivery)
     if not printed:
         call.out.note("the queue is empty")
 

@@ -32,6 +32,7 @@ from postdate.core.breaker import BreakerState, Decision, OverTimeBreaker, RateB
 from postdate.engine.together import Run
 from postdate.errors import CriticalFailure, StorageError, UsageError
 from postdate.events import BreakerArmed, BreakerDisarmed, BreakerTriggered, Events
+from postdate.model.error_text import line_of
 from postdate.settings.breakers import BreakerSettings
 
 _log = logging.getLogger("postdate")
@@ -88,7 +89,7 @@ class Breaker:
         now = clock.monotonic()
         self._decision.failed(now)
         if before is BreakerState.DISARMED:
-            self._owner.events.emit(BreakerArmed(self.name, str(error)))
+            self._owner.events.emit(BreakerArmed(self.name, line_of(error)))
         if self.triggered and before is not BreakerState.TRIGGERED:
             since = clock.now() - timedelta(seconds=now - self._decision.began_at)
             self._owner.critical(self.name, self._text, error, since)
@@ -178,7 +179,7 @@ class Breakers:
             since: when its failures began; default: now.
         """
         record = CriticalError(name, text, error, since or self.clock.now())
-        self.events.emit(BreakerTriggered(name, text, str(error), record.since))
+        self.events.emit(BreakerTriggered(name, text, line_of(error), record.since))
         if self._on_critical_error is None:
             self._stop(record)
             return

@@ -78,6 +78,7 @@ class Elector:
         self._probe_seconds = probe_seconds
         self._uncertainty_limit = uncertainty_limit
         self._breaker = breaker
+        self._failures = 0
         self._quick_renewals = 0
         self._rest_until: float | None = None
         self._resting = False
@@ -153,8 +154,11 @@ class Elector:
             error = failure
         else:
             self._breaker.succeeded()
+            self._failures = 0
             return pause
-        self._events.emit(LeaseFailed(str(error)))
+        self._failures += 1
+        if self._failures.bit_count() == 1:  # 1, 2, 4, 8, ...: an outage is not told each second
+            self._events.emit(LeaseFailed(str(error), self._failures))
         self._breaker.failed(error)
         if self._breaker.triggered and self._term is None:
             return jittered(_CRITICAL_RETRY_SECONDS, self._random)
@@ -239,7 +243,7 @@ class Elector:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 await self._lease.release()
         except (TimeoutError, StorageError) as error:
-            self._events.emit(LeaseFailed(f"could not give the lease back: {error or 'no answer'}"))
+            self._events.emit(LeaseFailed(f"could not give the lease back: {error or 'no answer'}", 1))
         else:
             if held is not None:
                 self._events.emit(LeaseReleased(held.number))

@@ -18,12 +18,12 @@ from postdate.core.slowdown import Slowdown
 from postdate.engine.acceptance import Outgoing
 from postdate.engine.attempt import Attempts, Ended
 from postdate.engine.context import ContextParts, MessageContext
-from postdate.engine.finished import Finished
 from postdate.engine.handlers import Handlers
 from postdate.engine.held import Held, Hold
 from postdate.engine.intake import Intake
 from postdate.engine.reception import Delivery, Reception
 from postdate.engine.recovery import Recovery
+from postdate.engine.returning import Returning
 from postdate.engine.stuck import Stuck
 from postdate.engine.tasks import to_the_end
 from postdate.errors import (
@@ -40,6 +40,8 @@ from postdate.model import headers as h
 from postdate.model.durations import due_after
 from postdate.ports import QueueReceiver
 
+_STOPPED = "the process stops"
+
 
 @dataclass(frozen=True, slots=True)
 class HandlingParts:
@@ -54,7 +56,7 @@ class HandlingParts:
     attempts: Attempts
     hold: Hold
     recovery: Recovery
-    finished: Finished
+    returning: Returning
     context: ContextParts
     slowdown: Slowdown
     stuck: Stuck
@@ -86,12 +88,16 @@ class Handling:
             held: the message in hand.
             give_place_free: called when its handler is done and only something small is left to wait for.
         """
-        if held.received.native_id in self._parts.finished:
-            if await self._parts.recovery.finish(held):
+        if held.received.native_id in self._parts.returning.finished:
+            if await self._parts.returning.finish(held):
                 self._parts.events.emit(AlreadyHandled(held.received.native_id, self._settings.queue))
             return
-        delivery = await self._open(held)
-        if delivery is not None and await self._is_to_be_tried(held, delivery):
+        try:
+            delivery = await self._open(held)
+        except asyncio.CancelledError:
+            await self._parts.returning.give_back(held, _STOPPED)
+            raise
+        if delivery is not None and await self._begun(held, delivery):
             await self._attempt(held, delivery, give_place_free)
 
     async def _open(self, held: Held) -> Delivery | None:
@@ -104,10 +110,27 @@ class Handling:
         except PoisonMessage as error:
             await self._parts.recovery.unreadable(held, error)
         except StorageError as error:  # its large body can't be had
-            await self._parts.recovery.unopened(held, error)
+            await self._parts.returning.unopened(held, error)
         else:
             return None if self._parts.hold.is_over(held) else delivery
         return None
+
+    async def _begun(self, held: Held, delivery: Delivery) -> bool:
+        """Whether its handler is to be asked. A stop cuts off nothing here that would double or count."""
+        to_be_tried = asyncio.create_task(self._is_to_be_tried(held, delivery))
+        try:
+            await to_the_end(to_be_tried)
+        except asyncio.CancelledError:
+            if to_be_tried.result():
+                await self._cut_off(held)
+            raise
+        return to_be_tried.result()
+
+    async def _cut_off(self, held: Held) -> None:
+        if held.is_acknowledged:
+            await self._parts.returning.send_again(held, _STOPPED)
+        else:
+            await self._parts.returning.give_back(held, _STOPPED)
 
     async def _is_to_be_tried(self, held: Held, delivery: Delivery) -> bool:
         recovery = self._parts.recovery
@@ -133,7 +156,7 @@ class Handling:
         try:
             ours = await self._parts.queues.ack(held.received)
         except PostdateError as error:
-            await self._parts.recovery.unopened(held, error)
+            await self._parts.returning.unopened(held, error)
             return False
         if ours:
             self._parts.hold.acknowledged(held)
@@ -158,7 +181,7 @@ class Handling:
         except NoHandler as error:
             ended = Ended(error)
         except asyncio.CancelledError:
-            await self._parts.recovery.give_back(held, delivery, "the process stops")
+            await self._parts.returning.give_back(held, _STOPPED)
             raise
         if ended.unfinished is None:
             give_place_free()
@@ -204,14 +227,14 @@ class Handling:
             await self._failed(held, delivery, replace(ended, error=refusal))
             return
         # Whoever asks for no wait would ask again and again, as fast as the queue answers.
-        await self._parts.recovery.give_back(held, delivery, wish.reason, max(wait_s, 1.0))
+        await self._parts.returning.give_back(held, wish.reason, max(wait_s, 1.0))
 
     async def _succeeded(self, held: Held, delivery: Delivery, handled: Handled) -> None:
         if not self._settings.ack_first:
-            await self._parts.recovery.finish(held)
+            await self._parts.returning.finish(held)
         payload = delivery.headers.get(h.PAYLOAD)
         if payload is not None:
-            await self._parts.recovery.drop_payload(payload)
+            await self._parts.returning.drop_payload(payload)
         if self._parts.slowdown.succeeded():
             self._parts.events.emit(BackToSpeed(self._settings.queue))
         self._parts.events.emit(handled)

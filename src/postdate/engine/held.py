@@ -5,7 +5,8 @@ import math
 from dataclasses import dataclass
 
 from postdate.clock import Clock
-from postdate.engine.outliving import Outliving, recounted
+from postdate.engine.fitting import Fitting
+from postdate.engine.outliving import Outliving
 from postdate.errors import PostdateError
 from postdate.events import Events, VisibilityLost
 from postdate.ports import Backend, Received
@@ -25,13 +26,20 @@ class Held:
     #: A prolongation under way: what follows needs the pop receipt that it brings.
     prolonging: "asyncio.Task[None] | None" = None
 
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether it was deleted before it was handled."""
+        return self.hidden_until == math.inf
+
 
 class Hold:
     """Keeps messages hidden while they are worked on."""
 
-    def __init__(self, backend: Backend, clock: Clock, events: Events, visibility_s: int) -> None:
+    def __init__(
+        self, backend: Backend, clock: Clock, events: Events, visibility_s: int, fitting: Fitting
+    ) -> None:
         self._receiver = backend.receiver
-        self._outliving = Outliving(backend, clock, visibility_s)
+        self._outliving = Outliving(backend, clock, visibility_s, fitting)
         self._clock = clock
         self._events = events
         self._visibility_s = visibility_s
@@ -56,7 +64,7 @@ class Hold:
 
     async def prolong(self, held: Held) -> None:
         """Keep it hidden for another visibility timeout from now. Cancelled, it goes on: see `settle`."""
-        if held.lost or held.hidden_until == math.inf:
+        if held.lost or held.is_acknowledged:
             return
         held.prolonging = asyncio.create_task(self._prolong(held), name="postdate-prolong")
         await asyncio.shield(held.prolonging)
@@ -77,19 +85,19 @@ class Hold:
         """
         received = held.received
         if self._would_expire(held, hidden_s):
-            text = recounted(received, received.text if text is None else text)
+            text = await self._outliving.counted_on(received, received.text if text is None else text)
             return await self._outliving.nack(received, hidden_s, text=text)
         return await self._receiver.nack(received, hidden_s, text=text)
 
     def _would_expire(self, held: Held, hidden_s: int) -> bool:
         """Whether a copy has to take its place; never of what may be somebody else's, or is acknowledged."""
-        ours = held.hidden_until != math.inf and not self.is_over(held)
+        ours = not held.is_acknowledged and not self.is_over(held)
         return ours and self._outliving.is_needed(held.received, hidden_s)
 
     async def _extended(self, held: Held) -> Received | None:
         received = held.received
         if self._would_expire(held, self._visibility_s):
-            text = recounted(received, received.text)
+            text = await self._outliving.counted_on(received, received.text)
             return await self._outliving.replace(received, self._visibility_s, text)
         return await self._receiver.extend(received, self._visibility_s)
 

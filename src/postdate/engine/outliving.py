@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from postdate.clock import Clock
 from postdate.core import recoverability as r
+from postdate.engine.fitting import Fitting
 from postdate.errors import PoisonMessage, PostdateError
 from postdate.model import headers as h
 from postdate.model.envelope import EnvelopeForm, fits, unwrap, wrap
@@ -27,9 +28,10 @@ class Outliving:
     clock: Clock
     #: Seconds that a message has to live when it becomes visible, so that somebody takes it.
     spare_s: int
+    fitting: Fitting
 
     async def nack(self, received: Received, hidden_s: int = 0, *, text: str | None = None) -> bool:
-        """As `QueueReceiver.nack`; of a message that would expire, a copy is put back, counted anew.
+        """As `QueueReceiver.nack`; of a message that would expire, a copy is put back.
 
         Asked only where nobody else can have the message.
         """
@@ -57,17 +59,22 @@ class Outliving:
             expires_on=None,
         )
 
+    async def counted_on(self, received: Received, text: str) -> str:
+        """The text for a copy: its failures are counted on, although a copy begins with 0 dequeues.
 
-def recounted(received: Received, text: str) -> str:
-    """A text with its failures counted on from 0 dequeues, as a copy begins; unchanged if it has no room.
+        Its id and its first instant go with it: a copy has another native id and is inserted later, and
+        inboxes have to know it all the same. Where the queue has no room for that, the body goes to a blob.
+        Unchanged is only what is no envelope of a message, or is full of headers.
 
-    Its first instant goes with it: a copy is inserted later, and inboxes have to know it all the same.
-    """
-    try:
-        message = unwrap(text, received.native_id).message
-    except PoisonMessage:
-        return text
-    failures_next = r.failures_now(received.dequeue_count + 1, message.headers)
-    headers = with_first_instant(message.headers, received.inserted_at)
-    changed = replace(message, headers={**headers, h.UNCOUNTED: str(1 - failures_next)})
-    return wrap(changed) if fits(changed, EnvelopeForm.NSERVICEBUS) else text
+        Raises:
+            StorageError: the body could not be stored.
+        """
+        try:
+            message = unwrap(text, received.native_id).message
+        except PoisonMessage:
+            return text
+        failures_next = r.failures_now(received.dequeue_count + 1, message.headers)
+        headers = with_first_instant(message.headers, received.inserted_at)
+        changed = replace(message, headers={**headers, h.UNCOUNTED: str(1 - failures_next)})
+        changed = await self.fitting(changed, received.queue)
+        return wrap(changed) if fits(changed, EnvelopeForm.NSERVICEBUS) else text

@@ -19,10 +19,10 @@ from postdate.engine.handling import Handling
 from postdate.engine.held import Hold
 from postdate.engine.stuck import Stuck
 from postdate.engine.tasks import to_the_end
-from postdate.engine.verdicts import line_of
 from postdate.engine.watchdog import Watchdog
 from postdate.errors import PostdateError
 from postdate.events import DelayedRetryAsked, Event, Events, HandedOver, ReceiveFailed, Scheduled
+from postdate.model.error_text import line_of
 from postdate.ports import QueueReceiver, Received
 
 #: Seconds between two looks at an empty queue: they grow from the first to the setting.

@@ -9,7 +9,6 @@ from postdate.engine.acceptance import Acceptance
 from postdate.engine.attempt import Attempts
 from postdate.engine.breakers import Breakers
 from postdate.engine.context import ContextParts
-from postdate.engine.finished import Finished
 from postdate.engine.fitting import Fitting
 from postdate.engine.handlers import Handlers
 from postdate.engine.handling import Handling, HandlingParts, HandlingSettings
@@ -18,6 +17,7 @@ from postdate.engine.intake import Intake
 from postdate.engine.receiver import Receiver, ReceiverParts, ReceiverSettings
 from postdate.engine.reception import Reception
 from postdate.engine.recovery import Recovery
+from postdate.engine.returning import Returning
 from postdate.engine.stuck import Stuck
 from postdate.engine.verdicts import Recoverability, Verdicts
 from postdate.errors import ConfigurationError, DelayedDeliveryDisabled
@@ -80,8 +80,8 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
     check_retries(settings)
     queue = settings.own_queue
     visibility_s = max(1, round(settings.visibility_timeout.total_seconds()))
-    finished = Finished()
-    hold = Hold(backend, clock, events, visibility_s)
+    fitting = Fitting(backend.payloads, clock, settings.payload_retention)
+    hold = Hold(backend, clock, events, visibility_s, fitting)
     config = RecoverabilityConfig(
         immediate_retries=settings.immediate_retries,
         delayed_retries=settings.delayed_retries,
@@ -98,17 +98,9 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
     slowdown = Slowdown(settings.rate_limit_after)
     stuck = Stuck(queue, settings.receive_concurrency, events, parts.breakers.critical)
     attempts = Attempts(clock, events, hold, timeout_s=settings.handler_timeout.total_seconds())
-    recovery = Recovery(
-        backend,
-        clock,
-        events,
-        Verdicts(clock, events, recoverability, config, endpoint=settings.endpoint, queue=queue),
-        Fitting(backend.payloads, clock, settings.payload_retention),
-        finished,
-        hold,
-        parts.breakers.recovery,
-        ack_first=ack_first,
-    )
+    returning = Returning(backend, clock, events, fitting, hold, parts.breakers.recovery)
+    verdicts = Verdicts(clock, events, recoverability, config, endpoint=settings.endpoint, queue=queue)
+    recovery = Recovery(backend, clock, events, verdicts, fitting, hold, returning)
     handling = Handling(
         HandlingParts(
             clock=clock,
@@ -120,7 +112,7 @@ def make_receiver(parts: EndpointParts, handlers: Handlers, recoverability: Reco
             attempts=attempts,
             hold=hold,
             recovery=recovery,
-            finished=finished,
+            returning=returning,
             context=ContextParts(
                 clock=clock,
                 acceptance=parts.acceptance,
@@ -171,10 +163,14 @@ def check_retries(settings: Settings) -> None:
     if settings.guarantee is Guarantee.AT_MOST_ONCE and (
         settings.immediate_retries or settings.delayed_retries
     ):
+        numbers = {
+            "POSTDATE_IMMEDIATE_RETRIES": settings.immediate_retries,
+            "POSTDATE_DELAYED_RETRIES": settings.delayed_retries,
+        }
+        wrong = " and ".join(f"{name}=0 (it is {number})" for name, number in numbers.items() if number)
         raise ConfigurationError(
             "with POSTDATE_GUARANTEE=at_most_once a message is gone before its handler begins, so nothing "
-            f"can be retried: set POSTDATE_IMMEDIATE_RETRIES=0 (it is {settings.immediate_retries}) and "
-            f"POSTDATE_DELAYED_RETRIES=0 (it is {settings.delayed_retries}), or use at_least_once"
+            f"can be retried: set {wrong}, or use at_least_once"
         )
     if settings.disable_delayed_delivery and settings.delayed_retries:
         raise ConfigurationError(

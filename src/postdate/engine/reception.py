@@ -10,11 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from postdate.clock import Clock
+from postdate.engine.fitting import Fitting
 from postdate.engine.outliving import Outliving
 from postdate.errors import PoisonMessage, PostdateError, UsageError
 from postdate.events import DuplicateDropped, Events, PoisonMoved
 from postdate.model import headers as h
 from postdate.model.envelope import Opened, ReadForm, unwrap
+from postdate.model.error_text import line_of
 from postdate.model.headers import Headers
 from postdate.model.jsontext import read
 from postdate.model.message import Message
@@ -68,7 +70,10 @@ class Delivery:
         return await self._reception.ack(self)
 
     async def nack(self, delay: timedelta = timedelta(0)) -> bool:
-        """Make it visible again after a delay. False: it is visible already."""
+        """Make it visible again after a delay. False: it is visible already.
+
+        One that would expire meanwhile is put back as a copy that does not, under the same message id.
+        """
         return await self._reception.nack(self, delay)
 
 
@@ -84,6 +89,7 @@ class Reception:
         error_queue: str,
         visibility: timedelta,
         batch: int,
+        payload_retention: timedelta,
     ) -> None:
         self._backend = backend
         self._clock = clock
@@ -91,7 +97,8 @@ class Reception:
         self._error_queue = error_queue
         self._visibility_s = max(1, round(visibility.total_seconds()))
         self._batch = batch
-        self._outliving = Outliving(backend, clock, self._visibility_s)
+        fitting = Fitting(backend.payloads, clock, payload_retention)
+        self._outliving = Outliving(backend, clock, self._visibility_s, fitting)
 
     async def receive(
         self, queue: str, *, idle: timedelta | None = None, batch: int | None = None
@@ -139,9 +146,16 @@ class Reception:
         seconds = round(delay.total_seconds())
         if seconds < 0:
             raise UsageError(f"nack delay {delay} is negative")
-        if delivery.received.hidden_until > self._clock.latest():  # it is ours
-            return await self._outliving.nack(delivery.received, seconds)
-        return await self._backend.receiver.nack(delivery.received, seconds)
+        received, text = delivery.received, None
+        if received.hidden_until <= self._clock.latest():  # it may be somebody else's
+            return await self._backend.receiver.nack(received, seconds)
+        if self._outliving.is_needed(received, seconds):
+            text = await self._outliving.counted_on(received, received.text)
+        return await self._outliving.nack(received, seconds, text=text)
+
+    async def leave(self, delivery: Delivery) -> None:
+        """Give back what was only looked at: visible at once, and as it was, with its expiry."""
+        await self._backend.receiver.nack(delivery.received)
 
     async def open(self, received: Received) -> Delivery | None:
         """A message out of what the service handed out; None: a duplicate, which is acknowledged.
@@ -182,7 +196,7 @@ class Reception:
         """The text unchanged to the error queue, which never expires; then the original goes."""
         await self._backend.sender.send(self._error_queue, received.text)
         await self._backend.receiver.ack(received)
-        self._events.emit(PoisonMoved(received.native_id, received.queue, self._error_queue, str(error)))
+        self._events.emit(PoisonMoved(received.native_id, received.queue, self._error_queue, line_of(error)))
 
 
 def _instant(text: str | None) -> datetime | None:

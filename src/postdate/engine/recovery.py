@@ -6,22 +6,17 @@ meanwhile changes nothing. Only a copy for the error queue is sent before its or
 """
 
 import math
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from random import Random
 
 from postdate.clock import Clock
 from postdate.core import recoverability as r
-from postdate.core.backoff import retry_wait
-from postdate.engine.breakers import Breaker
-from postdate.engine.finished import Finished
 from postdate.engine.fitting import Fitting
 from postdate.engine.handover import WAKE_SECONDS
 from postdate.engine.held import Held, Hold
 from postdate.engine.reception import Delivery
-from postdate.engine.verdicts import Verdicts, line_of, with_verdict
+from postdate.engine.returning import Returning
+from postdate.engine.verdicts import Verdicts, with_verdict
 from postdate.errors import DestinationNotFound, InvalidDestination, MessageTooLarge, PostdateError
 from postdate.events import (
     DelayedRetryAsked,
@@ -31,24 +26,19 @@ from postdate.events import (
     ImmediateRetryAsked,
     MessageDiscarded,
     MessageFailed,
-    MessageReturned,
     PoisonMoved,
     PolicyFailed,
-    RecoveryFailed,
 )
 from postdate.model import headers as h
-from postdate.model.envelope import EnvelopeForm, fits, unwrap, wrap
+from postdate.model.envelope import wrap
+from postdate.model.error_text import line_of
 from postdate.model.inbox import first_instant
-from postdate.model.limits import MAX_HIDDEN_SECONDS
 from postdate.model.message import Message
 from postdate.ports import Backend
 
-#: First and longest wait in seconds after recovery itself failed.
-_AGAIN_SECONDS = (1.0, 60.0)
-
 
 class Recovery:
-    """Puts messages back, off, or away."""
+    """Puts messages back, off, or away, as was decided."""
 
     def __init__(
         self,
@@ -57,34 +47,18 @@ class Recovery:
         events: Events,
         verdicts: Verdicts,
         fitting: Fitting,
-        finished: Finished,
         hold: Hold,
-        breaker: Breaker,
-        *,
-        ack_first: bool,
-        random: Random | None = None,
+        returning: Returning,
     ) -> None:
         self._backend = backend
         self._clock = clock
         self._events = events
         self._verdicts = verdicts
         self._fitting = fitting
-        self._finished = finished
         self._hold = hold
-        self._breaker = breaker
-        self._ack_first = ack_first
-        self._random = random or Random()
-        self._failures = 0
+        self._returning = returning
 
     # --- back into the queue ----------------------------------------------------------------------
-
-    async def give_back(self, held: Held, delivery: Delivery, reason: str, delay_s: float = 0.0) -> None:
-        """Return a message that nobody failed on, hidden for a while; this appearance does not count."""
-        counted = r.failures_now(delivery.dequeue_count, delivery.headers) - 1
-        headers = {h.UNCOUNTED: str(held.received.dequeue_count - counted)}
-        with suppress(PostdateError):  # it comes back by itself when its visibility timeout is over
-            if await self._put_back(held, delivery, math.ceil(delay_s), headers):
-                self._events.emit(MessageReturned(delivery.message_id, held.received.queue, delay_s, reason))
 
     async def too_early(self, held: Held, delivery: Delivery) -> bool:
         """Hide a delayed retry again that is longer than a queue can hide. False: it is no such message."""
@@ -92,7 +66,7 @@ class Recovery:
         if not_before is None or self._clock.now() >= not_before:
             return False
         left = (not_before - self._clock.now()).total_seconds()
-        await self.give_back(held, delivery, "its delayed retry is not due yet", left)
+        await self._returning.give_back(held, "its delayed retry is not due yet", left)
         return True
 
     async def failed(
@@ -137,9 +111,9 @@ class Recovery:
             await self._move(held, delivery, context, self._verdicts.own_error_queue)
             return
         except PostdateError as refusal:
-            await self.try_later(held, delivery.message_id, refusal)
+            await self._returning.try_later(held, delivery.message_id, refusal)
             return
-        self._well()
+        self._returning.well()
         if done:  # else somebody else has the message, and decides
             self._events.emit(_told(context, held.received.queue, action))
 
@@ -154,10 +128,10 @@ class Recovery:
             return await self._hold.put_back(held)
         if isinstance(action, r.DelayedRetry):
             return await self._put_off(held, delivery, context, action.delay)
-        done = await self._backend.receiver.ack(held.received)
+        done = held.is_acknowledged or await self._backend.receiver.ack(held.received)
         payload = delivery.headers.get(h.PAYLOAD)
         if done and payload is not None:
-            await self.drop_payload(payload)
+            await self._returning.drop_payload(payload)
         return done
 
     async def _put_off(
@@ -178,19 +152,7 @@ class Recovery:
             h.ATTEMPTS: str(context.attempts),
             h.UNCOUNTED: str(held.received.dequeue_count),
         }
-        return await self._put_back(held, delivery, hidden_s, headers)
-
-    async def _put_back(
-        self, held: Held, delivery: Delivery, hidden_s: int, headers: Mapping[str, str | None]
-    ) -> bool:
-        message = delivery.message
-        kept = {name: value for name, value in message.headers.items() if name != h.NOT_BEFORE}
-        changed = {**kept, **headers}
-        if hidden_s > MAX_HIDDEN_SECONDS:  # it will come up in between, and is hidden again
-            changed[h.NOT_BEFORE] = h.format_instant(self._clock.latest() + timedelta(seconds=hidden_s))
-        message = await self._fitting(replace(message, headers=changed), held.received.queue)
-        hidden_s = min(max(hidden_s, 0), MAX_HIDDEN_SECONDS)
-        return await self._hold.put_back(held, hidden_s, text=wrap(message))
+        return await self._returning.put_back(held, delivery.message, hidden_s, headers)
 
     # --- to the error queue -----------------------------------------------------------------------
 
@@ -218,11 +180,11 @@ class Recovery:
             copy = await self._fitting(copy, queue)
             queue = await self._send(delivery, copy, queue)
         except PostdateError as refusal:
-            hidden_s = await self._hide(held, refusal, with_verdict(delivery, copy, queue))
+            hidden_s = await self._returning.hide(held, refusal, with_verdict(delivery, copy, queue))
             self._refused(delivery.message_id, queue, refusal, hidden_s)
             return
-        self._well()
-        await self.finish(held)
+        self._returning.well()
+        await self._returning.finish(held)
         self._events.emit(MessageFailed(delivery.message_id, held.received.queue, queue, attempts, reason))
 
     async def _send(self, delivery: Delivery, copy: Message, queue: str) -> str:
@@ -252,49 +214,11 @@ class Recovery:
             return
         await self._backend.sender.send(queue, texts[-1])
 
-    def _well(self) -> None:
-        self._failures = 0
-        self._breaker.succeeded()
-
-    async def drop_payload(self, name: str) -> None:
-        """Delete the large body of a message that is done with; age does it where this fails."""
-        with suppress(PostdateError):
-            await self._backend.payloads.delete(name)
-
-    async def try_later(
-        self, held: Held, message_id: str, refusal: PostdateError, message: Message | None = None
+    def _refused(
+        self, message_id: str, error_queue: str, refusal: PostdateError, hidden_s: int | None
     ) -> None:
-        """Leave it in its queue, in its new form if it has one, hidden for a while that grows."""
-        hidden_s = await self._hide(held, refusal, message)
-        self._events.emit(RecoveryFailed(message_id, held.received.queue, line_of(refusal), float(hidden_s)))
-
-    async def _hide(self, held: Held, refusal: PostdateError, message: Message | None) -> int:
-        """Leave it in its queue for a while; for how many seconds."""
-        self._failures += 1
-        self._breaker.failed(refusal)
-        first, longest = _AGAIN_SECONDS
-        wait = retry_wait(self._failures, base_s=2 * first, maximum_s=longest, random=self._random)
-        hidden_s = math.ceil(wait)
-        text = wrap(message) if message is not None and fits(message, EnvelopeForm.NSERVICEBUS) else None
-        with suppress(PostdateError):  # it comes back by itself when its visibility timeout is over
-            kept = await self._hold.put_back(held, hidden_s, text=text)
-            if not kept and self._ack_first and text is not None:
-                # It was acknowledged before its handler began: what is left to do with it goes in again.
-                await self._backend.sender.send(held.received.queue, text, hidden_for=hidden_s)
-        return hidden_s
-
-    def _refused(self, message_id: str, error_queue: str, refusal: PostdateError, hidden_s: int) -> None:
-        again_at = self._clock.now() + timedelta(seconds=hidden_s)
+        again_at = None if hidden_s is None else self._clock.now() + timedelta(seconds=hidden_s)
         self._events.emit(ErrorQueueRefused(message_id, error_queue, line_of(refusal), again_at))
-
-    async def unopened(self, held: Held, error: PostdateError) -> None:
-        """Leave a message for later that could not even be begun with: this appearance does not count."""
-        received = held.received
-        message = unwrap(received.text, received.native_id).message
-        failures = r.failures_now(received.dequeue_count, message.headers)
-        uncounted = {h.UNCOUNTED: str(received.dequeue_count - failures + 1)}
-        changed = replace(message, headers={**message.headers, **uncounted})
-        await self.try_later(held, message.message_id, error, changed)
 
     async def unreadable(self, held: Held, error: PostdateError) -> None:
         """Move what is no message, as it is, to the error queue, where it never expires."""
@@ -302,21 +226,12 @@ class Recovery:
         try:
             await self._backend.sender.send(error_queue, received.text)
         except PostdateError as refusal:
-            hidden_s = await self._hide(held, refusal, None)
+            hidden_s = await self._returning.hide(held, refusal, None)
             self._refused(received.native_id, error_queue, refusal, hidden_s)
             return
-        self._well()
-        await self.finish(held)
-        self._events.emit(PoisonMoved(received.native_id, received.queue, error_queue, str(error)))
-
-    async def finish(self, held: Held) -> bool:
-        """Delete a message that is done with; where that fails, its next appearance goes unseen."""
-        self._finished.add(held.received.native_id)
-        with suppress(PostdateError):
-            if await self._backend.receiver.ack(held.received):
-                self._finished.discard(held.received.native_id)
-                return True
-        return False
+        self._returning.well()
+        await self._returning.finish(held)
+        self._events.emit(PoisonMoved(received.native_id, received.queue, error_queue, line_of(error)))
 
 
 def _told(context: r.ErrorContext, queue: str, action: r.Action) -> Event:

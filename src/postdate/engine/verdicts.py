@@ -13,6 +13,7 @@ from postdate.errors import UsageError
 from postdate.events import Events, PolicyFailed
 from postdate.model import headers as h
 from postdate.model.envelope import EnvelopeForm, fits
+from postdate.model.error_text import line_of
 from postdate.model.faults import Fault, with_fault
 from postdate.model.headers import Headers
 from postdate.model.inbox import with_first_instant
@@ -23,8 +24,6 @@ _NAMESPACE = uuid.UUID("0c7a1f52-2f1c-4c0e-8a53-5f9b1c2d7e64")
 #: Of a verdict that has no room: these headers, or the first three; so many characters of each.
 _LEAST = (h.FAILED_QUEUE, h.EXCEPTION_TYPE, h.ATTEMPTS, h.EXCEPTION_MESSAGE, h.TIME_OF_FAILURE)
 _LEAST_CHARACTERS = 200
-#: Of an error's text in a log line; the error queue has the rest.
-_LINE_CHARACTERS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +153,3 @@ def with_verdict(delivery: Delivery, copy: Message, queue: str) -> Message:
         if fits(whole, EnvelopeForm.NSERVICEBUS):
             break
     return whole
-
-
-def line_of(error: BaseException) -> str:
-    """An error as one line for logs: its type, and the first line of its text, cut where it is long."""
-    text = str(error).strip().partition("\n")[0]
-    if len(text) > _LINE_CHARACTERS:
-        text = f"{text[:_LINE_CHARACTERS]} …"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

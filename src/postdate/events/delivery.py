@@ -84,11 +84,15 @@ class LeaseReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeaseFailed(Event):
-    """A lease call failed; until one succeeds this process counts as a follower."""
+    """A lease call failed; until one succeeds this process counts as a follower.
+
+    Told of the first, second, fourth, eighth ... failure in a row.
+    """
 
     name = "lease_failed"
     level = logging.WARNING
     error: str
+    in_a_row: int
 
 
 @dataclass(frozen=True, slots=True)

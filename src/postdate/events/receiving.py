@@ -96,6 +96,17 @@ class RecoveryFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class MessageLost(Event):
+    """With at most once, a message could be put neither into the error queue nor back: it is gone."""
+
+    name = "message_lost"
+    level = logging.ERROR
+    message_id: str
+    queue: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyFailed(Event):
     """A recoverability policy, or a callable beside it, raised or made no sense; the default did its work."""
 
@@ -205,6 +216,7 @@ EVENTS: tuple[type[Event], ...] = (
     ImmediateRetryAsked,
     DelayedRetryAsked,
     MessageFailed,
+    MessageLost,
     MessageDiscarded,
     MessageReturned,
     RecoveryFailed,

@@ -32,6 +32,7 @@ from postdate.events import (
 )
 from postdate.legacy.handing_over import ATTEMPTS, Acting
 from postdate.model.envelope import EnvelopeForm, ReadForm, unwrap, wrap
+from postdate.model.error_text import line_of
 from postdate.model.faults import Fault, with_fault
 from postdate.model.limits import RECEIVE_MESSAGES
 from postdate.model.message import Message
@@ -79,7 +80,7 @@ class Satellite:
         #: instance, which may take it too, has to find its own envelope.
         self._uncounted: Counter[str] = Counter()
         self._visibility_s = max(_VISIBILITY_SECONDS, round(settings.visibility.total_seconds()))
-        self._outliving = Outliving(backend, clock, self._visibility_s)
+        self._outliving = Outliving(backend, clock, self._visibility_s, settings.fitting)
 
     async def look(self, acting: Acting) -> int | None:
         """Handle the messages of one receive; how many there were. None: there is no such queue.
@@ -132,7 +133,7 @@ class Satellite:
     async def _move_raw(self, received: Received, error: PoisonMessage) -> None:
         """The text as it is."""
         if await self._send_to_error_queue(received, received.native_id, received.text):
-            self._events.emit(PoisonMoved(received.native_id, self.queue, self._error_queue, str(error)))
+            self._events.emit(PoisonMoved(received.native_id, self.queue, self._error_queue, line_of(error)))
 
     async def _send_to_error_queue(self, received: Received, message_id: str, copy: Message | str) -> bool:
         """False: it did not take the message, which stays in its own queue."""

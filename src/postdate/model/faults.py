@@ -6,6 +6,7 @@ from datetime import datetime
 
 from postdate.model import headers as h
 from postdate.model.envelope import EnvelopeForm, fits
+from postdate.model.error_text import without_secrets
 from postdate.model.headers import Headers
 from postdate.model.message import Message
 
@@ -35,22 +36,24 @@ def with_fault(message: Message, fault: Fault) -> Message:
     """A copy of the message with fault headers, cut so that it still fits the error queue.
 
     Existing fault headers go: a message moved back by hand carries old ones. So do the retry headers: with
-    them, a message that is returned to its queue days later would get no delayed retries.
+    them, a message that is returned to its queue days later would get no delayed retries. What looks like a
+    secret in the error's text is left out.
     """
     error = fault.error
     trace = "".join(traceback.format_exception(error))
     whole = str(error)
-    text = whole[:_MESSAGE_CHARACTERS]
+    text = without_secrets(whole[:_MESSAGE_CHARACTERS])
     if len(whole) > _TRACED_CHARACTERS:  # or the trace would be nothing but the message
         half = _TRACED_CHARACTERS // 2
         trace = trace.replace(whole, f"{whole[:half]} … {whole[-half:]}")
+    trace = without_secrets(trace)
     cause = error.__cause__ if error.__suppress_context__ else error.__context__
     kept = {
         k: v
         for k, v in message.headers.items()
         if not k.startswith(_EXCEPTION_INFO) and k not in h.RETRY_HEADERS
     }
-    notes = "\n".join(getattr(error, "__notes__", ()))[:_NOTES_CHARACTERS]
+    notes = without_secrets("\n".join(getattr(error, "__notes__", ())))[:_NOTES_CHARACTERS]
     copy = message
     for length in _TRACE_CHARACTERS:
         headers: Headers = {
