@@ -37,6 +37,11 @@ BAD = {
     "no handle to show": (["show", "nonsense"], 2, "is not a handle"),
     "no handle to move": (["reschedule", "nonsense", "--delay", "1"], 2, "is not a handle"),
     "naive start": (["list", "--start", NAIVE], 2, "has no time zone"),
+    "end before start": (
+        ["list", "--start", "2040-01-02T00:00:00Z", "--end", "2040-01-01T00:00:00Z"],
+        2,
+        "is not after --start",
+    ),
     "empty endpoint": (["list", "--endpoint", ""], 2, "POSTDATE_ENDPOINT"),
     "endpoint not text": (["list", "--endpoint", "\udcff"], 2, "valid Unicode"),
     "no table name": (["list", "--delays-table", "no-table"], 2, "--delays-table: "),

@@ -31,7 +31,11 @@ Traceback (most recent call last):
             "queue 'x' is not there",
         ),
         ("ModuleNotFoundError: No module named 'postdate'", ConfigurationError, "can't import postdate"),
-        ("ZeroDivisionError: division by zero", PostdateError, "Spark: An exception was thrown"),
+        (
+            "ZeroDivisionError: division by zero",
+            PostdateError,
+            "a task ended with ZeroDivisionError: division by zero",
+        ),
     ],
 )
 def test_an_error_in_a_task_is_one_line_of_its_kind(line, kind, text):
@@ -56,3 +60,40 @@ def test_errors_of_spark_that_are_the_users_are_usage():
 def test_an_error_made_of_more_than_a_text_keeps_its_text():
     assert DestinationNotFound("x").destination == "x"
     assert str(translated("postdate.errors.DestinationNotFound: gone")) == "gone"
+
+
+@pytest.mark.parametrize(
+    ("causes", "kind", "said"),
+    [
+        (
+            ": org.apache.hadoop.fs.ParentNotDirectoryException: Parent path is not a directory: file:/tmp/x",
+            UsageError,
+            "Spark can't use this path: Parent path is not a directory: file:/tmp/x",
+        ),
+        (
+            (
+                ": org.apache.spark.SparkException: Job aborted\n\tat X\n"
+                "Caused by: java.io.IOException: Mkdirs failed to create file:/proc/x (exists=false)"
+            ),
+            UsageError,
+            "Spark can't use this path: Mkdirs failed to create file:/proc/x (exists=false)",
+        ),
+        (
+            (
+                ": java.lang.RuntimeException: java.lang.ClassNotFoundException: Class Y\n\tat X\n"
+                "Caused by: java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.azurebfs.Y not found"
+            ),
+            ConfigurationError,
+            "--packages org.apache.hadoop:hadoop-azure",
+        ),
+        (
+            ": java.lang.OutOfMemoryError: Java heap space",
+            PostdateError,
+            "Spark: OutOfMemoryError: Java heap space",
+        ),
+    ],
+)
+def test_an_error_of_the_jvm_is_its_last_cause(causes, kind, said):
+    error = translated(f"An error occurred while calling o7.parquet.\n{causes}\n\tat java.lang.Thread.run\n")
+    assert type(error) is kind
+    assert said in str(error)

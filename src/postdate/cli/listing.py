@@ -8,7 +8,7 @@ import typer
 
 from postdate.cli.command import Call, command
 from postdate.cli.render import relative
-from postdate.cli.times import End, Start, optional_instant
+from postdate.cli.times import End, Start, window
 from postdate.engine.lookup import ScheduledMessage
 
 _TABLE_LIMIT = 50
@@ -35,7 +35,7 @@ async def list_messages(
     listed.
     """
     most = limit if limit is not None else 0 if call.out.json else _TABLE_LIMIT
-    since, until = optional_instant(start), optional_instant(end)
+    since, until = window(start, end)
     async with call.endpoint() as endpoint:
         found = endpoint.upcoming(
             start=since, end=until, destination=destination, limit=most + 1 if most else None

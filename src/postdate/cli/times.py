@@ -37,6 +37,19 @@ def one_of(delay: str | None, at: str | None) -> Due:
     return Due(delay, optional_instant(at))
 
 
+def window(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
+    """The instants of `--start` and `--end`.
+
+    Raises:
+        UsageError: nothing can be due between them.
+        InvalidDueTime: one is not an instant.
+    """
+    since, until = optional_instant(start), optional_instant(end)
+    if since is not None and until is not None and until <= since:
+        raise UsageError(f"--end {end} is not after --start {start}, so nothing is due between them")
+    return since, until
+
+
 def optional_instant(text: str | None) -> datetime | None:
     """An instant, if one was given."""
     return None if text is None else parse_instant_text(text)

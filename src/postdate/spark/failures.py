@@ -12,6 +12,17 @@ from postdate.errors import ConfigurationError, PostdateError, UsageError
 
 #: The last line of a traceback that one of our errors ended.
 _OURS = re.compile(r"^(?:\s*E\s+)?postdate\.errors\.(\w+): (.+)$", re.MULTILINE)
+#: What the JVM says after "An error occurred while calling ...": each cause of the one before.
+_JAVA = re.compile(r"^(?::|Caused by:) (?:[\w.$]+\.)?(\w+(?:Exception|Error)): (.+)$", re.MULTILINE)
+_OF_PATHS = (
+    "ParentNotDirectory",
+    "UnsupportedFileSystem",
+    "FileAlreadyExists",
+    "FileNotFound",
+    "AccessControl",
+)
+#: The last line of any other traceback.
+_PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)'")
 _SHOWN_CHARACTERS = 300
 
@@ -43,7 +54,26 @@ def translated(text: str) -> PostdateError:
         )
     if "PATH_NOT_FOUND" in text or "UNRESOLVED_COLUMN" in text or "AnalysisException" in text:
         return UsageError(_first_line(text))
-    return PostdateError(f"Spark: {_first_line(text)}")
+    ended_by = _PYTHON.findall(text) if "Python worker" in text else []
+    if ended_by:
+        kind, words = ended_by[-1]
+        return PostdateError(f"Spark: a task ended with {kind}: {_first_line(words)}")
+    return _of_the_jvm(text)
+
+
+def _of_the_jvm(text: str) -> PostdateError:
+    causes = _JAVA.findall(text)
+    if not causes:
+        return PostdateError(f"Spark: {_first_line(text)}")
+    kind, words = causes[-1]
+    if kind == "ClassNotFoundException" and "azurebfs" in words:
+        return ConfigurationError(
+            "Spark has no package for abfss:// paths; start it with --packages "
+            "org.apache.hadoop:hadoop-azure:<version of its Hadoop>, or give a folder"
+        )
+    if kind.removesuffix("Exception") in _OF_PATHS or words.startswith("Mkdirs failed"):
+        return UsageError(f"Spark can't use this path: {_first_line(words)}")
+    return PostdateError(f"Spark: {kind}: {_first_line(words)}")
 
 
 def _made(kind: type[PostdateError], message: str) -> PostdateError:

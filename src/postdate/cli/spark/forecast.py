@@ -9,7 +9,7 @@ import typer
 from postdate.cli.command import Call, command
 from postdate.cli.render import note
 from postdate.cli.spark.sessions import DEFAULT_MASTER, Master, spark_session, task_progress
-from postdate.cli.times import End, Start, optional_instant
+from postdate.cli.times import End, Start, window
 
 
 @command(
@@ -34,7 +34,7 @@ def forecast(
 
     Nothing is changed. Of a minute's messages each is taken to be due when it begins.
     """
-    since, until = optional_instant(start), optional_instant(end)
+    since, until = window(start, end)
     with spark_session(call, master) as (session, reference):
         from postdate.spark.forecasting import forecast as run_job  # noqa: PLC0415 - imports pyspark
         from postdate.spark.forecasting.plot import check_plot  # noqa: PLC0415

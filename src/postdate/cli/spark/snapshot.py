@@ -7,7 +7,8 @@ import typer
 
 from postdate.cli.command import Call, command
 from postdate.cli.spark.sessions import DEFAULT_MASTER, Master, spark_session, task_progress
-from postdate.cli.times import End, Start, optional_instant
+from postdate.cli.times import End, Start, window
+from postdate.errors import UsageError
 
 _MANIFEST = (
     "`schema` (`postdate.snapshot/1`), `snapshot` (its name), `base`, `endpoint`, `table`, `began_at`, "
@@ -59,7 +60,7 @@ def snapshots(call: Call, folder: Folder, master: Master = DEFAULT_MASTER) -> No
 @command(
     name="spark restore",
     prints="one object: `snapshot`, `began_at` (of the snapshot), `rows` (of the snapshot), `restored`, "
-    "`already_there`, `handed_over` (left out by the log), `payloads`, `seconds`",
+    "`already_there`, `left_out` (by the log), `payloads`, `seconds`",
 )
 def restore(
     call: Call,
@@ -73,16 +74,19 @@ def restore(
     destination: Annotated[str | None, typer.Option(help="Only messages for this destination.")] = None,
     log: Annotated[
         str | None,
-        typer.Option(help="The delivery log as Parquet: what it says was handed over is left out."),
+        typer.Option(help="A delivery log as Parquet: what it says is gone since is left out."),
     ] = None,
+    own_log: Annotated[bool, typer.Option("--own-log", help="The same by the endpoint's own log.")] = False,
     master: Master = DEFAULT_MASTER,
 ) -> None:
     """Insert a snapshot's rows where they are missing; rows that are there are left alone.
 
-    Without a log, what was handed over since the snapshot comes back and is delivered again. The same command
-    again changes nothing, unless rows were handed over meanwhile.
+    Without a log, what was handed over or cancelled since the snapshot comes back and is delivered (again).
+    The same command again changes nothing, unless rows were handed over meanwhile.
     """
-    since, until = optional_instant(start), optional_instant(end)
+    if log is not None and own_log:
+        raise UsageError(f"--log {log} and --own-log: one log tells what is gone; leave the other out")
+    since, until = window(start, end)
     with spark_session(call, master) as (session, reference):
         from postdate.spark.failures import told_in_one_line  # noqa: PLC0415 - imports pyspark
         from postdate.spark.ranges import DueWindow  # noqa: PLC0415
@@ -90,7 +94,9 @@ def restore(
         from postdate.spark.snapshots.restoring import Chosen  # noqa: PLC0415
 
         with told_in_one_line():
-            delivered = None if log is None else session.read.parquet(log)
+            ended = None if log is None else session.read.parquet(log)
+        if own_log:
+            ended = session.read.format("postdate.log").options(**reference.options()).load()
         with task_progress(call, "restoring") as progress:
             told = run_job(
                 session,
@@ -98,7 +104,7 @@ def restore(
                 folder,
                 snapshot=snapshot,
                 chosen=Chosen(where, DueWindow(since, until), destination),
-                log=delivered,
+                log=ended,
                 progress=progress,
             )
     call.out.record(asdict(told))

@@ -1,10 +1,10 @@
 """The job `restore`: rows of a snapshot back into the table, as they were.
 
-A row whose key is there is left alone, so twice restored is once restored. What was handed over since the
-snapshot is only known by a delivery log; without one it comes back, and is delivered again.
+A row whose key is there is left alone, so twice restored is once restored. What was handed over, cancelled or
+moved since the snapshot is only known by a delivery log; without one it comes back, and is delivered again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -18,6 +18,7 @@ from postdate.backends.azure_storage.delayed_table import DelayedTable
 from postdate.clock import SystemClock
 from postdate.endpoint import Endpoint
 from postdate.errors import UsageError
+from postdate.model.delivery_log import LogOutcome
 from postdate.model.keys import EPOCH, RowKey
 from postdate.spark import tasks
 from postdate.spark.failures import told_in_one_line, translated
@@ -32,7 +33,10 @@ from postdate.spark.tasks import azure_backend, opened
 
 #: Rows inserted together: 10 full transactions.
 CHUNK = 1_000
-_HANDED_OVER = "handed_over"
+#: Outcomes after which a row is gone, whenever that was.
+_DONE = (LogOutcome.HANDED_OVER, LogOutcome.MOVED_TO_ERROR_QUEUE, LogOutcome.EXPIRED)
+#: After which the same message may have been scheduled again, and be in the snapshot by that.
+_WITHDRAWN = (LogOutcome.CANCELLED, LogOutcome.RESCHEDULED)
 _LOG = ("message_id", "destination", "due_time", "outcome")
 _ANSWER = "restored bigint, already_there bigint, payloads bigint"
 
@@ -60,8 +64,8 @@ class Restored:
     restored: int
     #: Rows whose key was there, and which were left as they are; some by a task of this call that was killed.
     already_there: int
-    #: Rows left out since the log tells that they were handed over.
-    handed_over: int
+    #: Rows left out since the log tells that they were handed over, cancelled, moved or given up.
+    left_out: int
     #: Large bodies that were stored, or found.
     payloads: int
     seconds: float
@@ -85,7 +89,9 @@ def restore(
         folder: of `snapshot`.
         snapshot: its name; None: the newest.
         chosen: which rows; None: all.
-        log: the delivery log: columns `message_id`, `destination`, `due_time`, `outcome`.
+        log: the delivery log, as `postdate.log` reads it: what it says is gone is left out. Of another
+            frame the columns `message_id`, `destination`, `due_time` and `outcome` are needed; `logged_at`
+            and `was_due_time` are used where they are there.
         progress: told how many tasks have ended, of how many.
 
     Raises:
@@ -101,9 +107,9 @@ def restore(
     rows = filtered(waiting(pieces, several=len(chain) > 1), chosen or Chosen())
     left_out = 0
     if log is not None:
-        delivered = handed_over(rows, log)
-        left_out = run_action(session, delivered.count, progress)
-        rows = rows.join(delivered.select(*KEYS), list(KEYS), "left_anti")
+        ended = gone(rows, log, chain[-1].began_at)
+        left_out = run_action(session, ended.count, progress)
+        rows = rows.join(ended.select(*KEYS), list(KEYS), "left_anti")
     ordered = (
         rows.select(*KEYS, "due_time", "entity", "body", "body_blob", "payload")
         .repartitionByRange(*KEYS)
@@ -122,7 +128,7 @@ def restore(
         rows=chain[-1].rows,
         restored=total[0] or 0,
         already_there=total[1] or 0,
-        handed_over=left_out,
+        left_out=left_out,
         payloads=total[2] or 0,
         seconds=round(clock.monotonic() - started, 3),
     )
@@ -146,8 +152,11 @@ def filtered(rows: DataFrame, chosen: Chosen) -> DataFrame:
         raise UsageError(f"condition {chosen.where!r}: {reason}") from error
 
 
-def handed_over(rows: DataFrame, log: DataFrame) -> DataFrame:
-    """Rows that the log tells of: same message id, destination and due time, since a retry has its own.
+def gone(rows: DataFrame, log: DataFrame, taken_at: datetime) -> DataFrame:
+    """Rows of a snapshot that the log tells of as gone: same message id, destination and due time.
+
+    The due time, since a retry has its own. What moved to the error queue is told without one: then it is any
+    that was over. A message that was withdrawn before the snapshot was taken has been scheduled again since.
 
     Raises:
         UsageError: the log lacks a column.
@@ -155,15 +164,30 @@ def handed_over(rows: DataFrame, log: DataFrame) -> DataFrame:
     for name in _LOG:
         if name not in log.columns:
             raise UsageError(f"the log has no column {name}; there are {', '.join(log.columns)}")
-    told = log.where(f.col("outcome") == _HANDED_OVER).select(
-        f.col("message_id").alias("_id"), f.lower("destination").alias("_to"), f.col("due_time").alias("_due")
+    for name in ("logged_at", "was_due_time"):
+        if name not in log.columns:
+            log = log.withColumn(name, f.lit(None).cast("timestamp"))
+    outcome, logged_at = f.col("outcome"), f.col("logged_at")
+    since = logged_at.isNull() | (logged_at >= f.lit(taken_at))
+    told = log.where(outcome.isin(*_values(_DONE)) | (outcome.isin(*_values(_WITHDRAWN)) & since)).select(
+        f.col("message_id").alias("_id"),
+        f.lower("destination").alias("_to"),
+        f.when(outcome == LogOutcome.RESCHEDULED.value, f.col("was_due_time"))
+        .otherwise(f.col("due_time"))
+        .alias("_due"),
+        f.when(outcome == LogOutcome.MOVED_TO_ERROR_QUEUE.value, logged_at).alias("_moved_at"),
     )
+    due = f.col("due_time")
     same = (
         (f.col("message_id") == f.col("_id"))
         & (f.lower("destination") == f.col("_to"))
-        & (f.col("due_time") == f.col("_due"))
+        & ((due == f.col("_due")) | (f.col("_due").isNull() & (due <= f.col("_moved_at"))))
     )
     return rows.join(told, same, "left_semi")
+
+
+def _values(outcomes: Iterable[LogOutcome]) -> list[str]:
+    return [outcome.value for outcome in outcomes]
 
 
 async def _insert(settings: SettingsReference, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
