@@ -3,7 +3,8 @@
     python samples/spark_bulk/main.py [--rows 1000000] [--folder bulk-out]
 
 Starts a storage service on this machine, writes the file, schedules it on Spark, and keeps in the folder what
-was refused and the audit's report. With POSTDATE_CONNECTION set, it works on that account instead.
+was refused, a plot of what falls due when, and the audit's report. With POSTDATE_CONNECTION set, it works on
+that account instead.
 """
 
 import argparse
@@ -22,6 +23,8 @@ from postdate.local import Azurite
 from postdate.settings import variable
 from postdate.spark import SettingsReference, local_session
 from postdate.spark.auditing import Reading, audit
+from postdate.spark.forecasting import forecast
+from postdate.spark.forecasting.plot import plot
 from postdate.spark.reference import shared_with_tasks
 from postdate.spark.scheduling import schedule
 
@@ -29,6 +32,8 @@ QUEUE = "reminders"
 FIRST = datetime(2040, 1, 1, 8, tzinfo=UTC)
 #: Each so many rows, one has a due time without a zone, as files of people have.
 ODD_EVERY = 10_000
+#: Messages a second that one leader hands over, for the forecast.
+RATE = 900
 COLUMNS = (
     "concat('trial-', customer) as message_id",
     f"'{QUEUE}' as destination",
@@ -78,12 +83,21 @@ def load(session: SparkSession, settings: SettingsReference, trials: DataFrame, 
         f"the same once more: {again.resumed} of {again.buckets} buckets were there, nothing is there twice"
     )
 
+    ahead = forecast(session, settings, rate=RATE, destinations=False)
+    plot(ahead, folder / "forecast.png")
+    if ahead.worst is not None:
+        worst = ahead.worst
+        print(
+            f"forecast: the worst minute is {worst.minute:%Y-%m-%d %H:%M}, with {worst.messages:,} messages; "
+            f"at {RATE} a second they are {worst.late_seconds:.0f} s late at most"
+        )
+
     good = trials.where("due_time rlike '(Z|[+-][0-9:]+)$'")
     expected = good.selectExpr("message_id", "destination", "cast(due_time as timestamp) as due_time")
     found = audit(session, settings, expected, Reading(html=folder / "audit.html"))
     told = ", ".join(f"{verdict} {count:,}" for verdict, count in found.verdicts.items() if count)
     print(f"audit: {'passed' if found.ok else 'FAILED'}; {told}")
-    print(f"see {folder / 'audit.html'}, and {folder / 'refused'} for the refused rows")
+    print(f"see audit.html and forecast.png in {folder}, and there in refused the rows that were refused")
     return found.ok and done.stored + done.refused == done.rows
 
 

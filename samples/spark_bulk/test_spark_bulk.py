@@ -21,5 +21,7 @@ def test_reminders_of_a_file_wait_and_are_accounted_for(azurite_connection, tmp_
     assert "scheduled 19,998 of 20,000 rows" in done.stdout
     assert "refused 2" in done.stdout
     assert "audit: passed; waiting 19,998" in done.stdout
+    assert "forecast: the worst minute is 2040-01-" in done.stdout
+    assert (folder / "forecast.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (folder / "audit.html").read_text(encoding="utf-8")
     assert list((folder / "refused").glob("*.parquet"))
