@@ -1,6 +1,6 @@
 """Migrates legacy timeouts on `local[2]`, from Azure tables on Azurite or from PostgreSQL.
 
-    python bench/spark_migrate.py --count 20000
+    python bench/spark_migrate.py --count 20000 --keep-bodies
     python bench/spark_migrate.py --count 20000 --postgres "host=/tmp user=postgres dbname=postgres"
 
 Prints one JSON line; the time of filling the store and of starting Spark is told apart. Exit code 1 where
@@ -19,7 +19,6 @@ from typing import Any
 import psycopg
 
 from postdate import Endpoint
-from postdate.concurrency import for_each
 from postdate.local import Azurite
 from postdate.model import headers as h
 from postdate.model.legacy_timeout import LegacyTimeout
@@ -27,10 +26,12 @@ from postdate.settings import Settings, load_settings
 from postdate.spark import local_session
 from postdate.spark.migrating import AzureSource, SqlSource, migrate
 from postdate.spark.reference import shared_with_tasks
+from postdate.spark.tasks import azure_backend
 
 FIRST = datetime(2040, 3, 1, tzinfo=UTC)
 STEP = timedelta(seconds=7)
 ENDPOINT = "Bench.Migrate"
+FILLED_TOGETHER = 500
 
 
 def timeout(number: int) -> LegacyTimeout:
@@ -44,9 +45,11 @@ async def set_up(settings: Settings, azure: int) -> None:
     """Table, queue, and so many timeouts in the Azure tables."""
     async with Endpoint(settings) as endpoint:
         await endpoint.setup("target")
-        timeouts = endpoint.parts.backend.timeouts
+        timeouts = azure_backend(endpoint).timeouts
         await timeouts.create()
-        await for_each((timeout(n) for n in range(azure)), 64, timeouts.add)
+        for first in range(0, azure, FILLED_TOGETHER):
+            last = min(azure, first + FILLED_TOGETHER)
+            await timeouts.add_many([timeout(n) for n in range(first, last)])
 
 
 def fill(conninfo: str, count: int) -> SqlSource:
@@ -77,12 +80,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--postgres", help="what libpq takes; default: from Azure tables")
+    parser.add_argument("--keep-bodies", action="store_true", help="with Azure tables: leave the old bodies")
     given = parser.parse_args()
     with Azurite() as azurite:
         settings = load_settings(endpoint=ENDPOINT, connection=azurite.connection_string)
         started = time.perf_counter()
         asyncio.run(set_up(settings, 0 if given.postgres else given.count))
-        source: Any = fill(given.postgres, given.count) if given.postgres else AzureSource()
+        source: Any = AzureSource(given.keep_bodies)
+        if given.postgres:
+            source = fill(given.postgres, given.count)
         filled = time.perf_counter()
         session = local_session("local[2,4]")
         session.range(10).count()

@@ -150,7 +150,8 @@ def broken(worker, where, at, after):
     """The same worker, a part of which breaks."""
     part, _, method = where.partition(".")
     if part == "timeouts":
-        worker.old._timeouts = Breaking(worker.old._timeouts, method, at=at, after=after)
+        timeouts = worker.old._timeouts
+        setattr(timeouts, method, getattr(Breaking(timeouts, method, at=at, after=after), method))
         return worker
     if part == "store":
         ground = worker.ground
@@ -221,7 +222,7 @@ def test_given_up_anywhere_exactly_what_is_not_completed_is_back(settings, old, 
 @pytest.mark.parametrize("after", [False, True])
 def test_broken_off_while_timeouts_are_removed_all_of_them_come(settings, azure, after, on_endpoint):
     azure.fill()
-    planned = broken_off(settings, azure, ("timeouts.remove", 3, after))
+    planned = broken_off(settings, azure, ("timeouts.remove_main", 3, after))
 
     async def again(worker, found):
         return await migrate_all(worker, planned)
@@ -235,7 +236,7 @@ def test_broken_off_while_timeouts_are_removed_all_of_them_come(settings, azure,
 def test_broken_off_while_timeouts_are_removed_all_of_them_can_be_given_back(settings, azure):
     azure.fill()
     before = azure.content()
-    broken_off(settings, azure, ("timeouts.remove", 3, True))
+    broken_off(settings, azure, ("timeouts.remove_main", 3, True))
     assert azure.content() != before
 
     async def abort(worker, found):

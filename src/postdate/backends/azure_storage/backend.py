@@ -21,7 +21,7 @@ from postdate.backends.azure_storage.inbox import InboxTable
 from postdate.backends.azure_storage.payload_blobs import PayloadBlobs
 from postdate.backends.azure_storage.queues import AzureQueueReceiver, AzureQueueSender
 from postdate.backends.azure_storage.scan import TableScan
-from postdate.backends.azure_storage.timeouts import AzureTimeouts
+from postdate.backends.azure_storage.timeouts_in_bulk import AzureTimeoutsInBulk
 from postdate.backends.azure_storage.transport import open_session
 from postdate.clock import StorageClock
 from postdate.errors import PostdateError
@@ -55,7 +55,7 @@ class AzureStorageBackend:
         self._clock = clock
         self._lease_target = settings.lease_target
         self._timeout_places = settings.timeout_places
-        self._timeouts: AzureTimeouts | None = None
+        self._timeouts: AzureTimeoutsInBulk | None = None
         self.store = DelayedTable(self._table, own.hot_table(name), own.endpoints.table, name)
         self.lease = self.new_lease()
         self.sender = AzureQueueSender(accounts)
@@ -63,10 +63,10 @@ class AzureStorageBackend:
         self.payloads = PayloadBlobs(self._container, own.endpoints.blob, clock)
 
     @property
-    def timeouts(self) -> AzureTimeouts:
+    def timeouts(self) -> AzureTimeoutsInBulk:
         """Timeouts that older endpoints left; its clients are made here, since few endpoints have any."""
         if self._timeouts is None:
-            self._timeouts = AzureTimeouts(self._own, self._timeout_places)
+            self._timeouts = AzureTimeoutsInBulk(self._own, self._timeout_places)
         return self._timeouts
 
     def new_lease(self) -> ContainerLease:

@@ -60,9 +60,7 @@ def inserts(table_url: str, entities: Iterable[bytes]) -> tuple[str, bytes]:
 def deletes(table_url: str, rows: Mapping[RowKey, str]) -> tuple[str, bytes]:
     """Content type and body of a transaction that deletes rows with these etags."""
     return _wrap(
-        _DELETE.format(
-            number=number, method="DELETE", url=f"{table_url}({_address(key)})", etag=etag
-        ).encode()
+        _DELETE.format(number=number, method="DELETE", url=f"{table_url}({address(key)})", etag=etag).encode()
         for number, (key, etag) in enumerate(rows.items())
     )
 
@@ -98,7 +96,7 @@ def _wrap(parts: Iterable[bytes]) -> tuple[str, bytes]:
     return f"multipart/mixed; boundary={batch}", b"".join(pieces)
 
 
-def _address(key: RowKey) -> str:
+def address(key: RowKey) -> str:
     """A row's keys in a URL: quotes doubled, then everything but letters, digits and `_.-~` in percent."""
     partition, row = (quote(part.replace("'", "''"), safe="") for part in (key.partition, key.row))
     return f"PartitionKey='{partition}',RowKey='{row}'"

@@ -5,8 +5,10 @@ document of one name has one writer at a time, or all of its writers write the s
 """
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
+from azure.core import MatchConditions
 from azure.storage.blob.aio import ContainerClient
 
 from postdate.backends.azure_storage.connection import Place
@@ -44,13 +46,35 @@ class BulkBlobs:
 
     async def get(self, name: str) -> bytes | None:
         """A document's JSON; None: there is none of that name."""
+        found = await self.read(name)
+        return None if found is None else found[0]
+
+    async def read(self, name: str) -> tuple[bytes, str] | None:
+        """A document's JSON and its version; None: there is none of that name."""
         try:
             stream = await self._container.download_blob(PREFIX + name)
-            return await stream.readall()
+            return await stream.readall(), str(stream.properties.etag)
         except CALL_ERRORS as error:
             if refusal(error) is Refusal.GONE:
                 return None
             raise translate(error, f"reading {PREFIX}{name}", self._place, changes=False) from error
+
+    async def replace(self, name: str, document: object, version: str | None) -> str | None:
+        """Write a document over the version that was read, or where there was none; the new version.
+
+        None: somebody else wrote, or an answer was lost and this very call did.
+        """
+        options: dict[str, Any] = {"overwrite": version is not None}
+        if version is not None:
+            options |= {"etag": version, "match_condition": MatchConditions.IfNotModified}
+        try:
+            blob = self._container.get_blob_client(PREFIX + name)
+            answer = await blob.upload_blob(msgspec.json.encode(document), **options)
+            return str(answer["etag"])
+        except CALL_ERRORS as error:
+            if refusal(error) in (Refusal.EXISTS, Refusal.CHANGED, Refusal.GONE):
+                return None
+            raise translate(error, f"writing {PREFIX}{name}", self._place) from error
 
     async def names(self, under: str) -> AsyncIterator[str]:
         """Names that begin with `under`, in order."""

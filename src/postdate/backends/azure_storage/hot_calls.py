@@ -1,4 +1,6 @@
-"""The three calls that a message costs, without the SDK's clients: put message, transaction, page of rows.
+"""The calls that a message costs, without the SDK's clients: put message, transaction, page of rows.
+
+And what a timeout of older endpoints costs beside them, once for each: its row read, its row deleted.
 
 Requests are written and answers read by hand; between them is azure-core with what the SDK's clients use
 too: their authentication policies, the retry policy of azure-core, and our transport, with its guard, its
@@ -43,6 +45,7 @@ from azure.storage.queue._shared.policies_async import AsyncStorageBearerTokenCr
 from postdate.backends.azure_storage.batch_wire import (
     API_VERSION,
     FailedPart,
+    address,
     code_and_message,
     deletes,
     etags_or_failure,
@@ -142,6 +145,25 @@ class HotTable:
         """Delete all rows, each with its etag, or none. Never repeated: a repeat can't tell who deleted."""
         await self._transact(*deletes(self._url, rows), len(rows), **_ONCE)
 
+    async def delete_row(self, key: RowKey, etag: str = "*") -> None:
+        """Delete a row that has this etag, or whatever version; an error where it is not there.
+
+        Never repeated where the etag is told, as `delete`.
+        """
+        url = f"{self._url}({address(key)})"
+        headers = {**_TABLE_HEADERS, "If-Match": etag}
+        options = {} if etag == "*" else _ONCE
+        response = await _run(self._pipeline, _request("DELETE", url, headers), **options)
+        if response.status_code != 204:
+            raise RefusedCall(response)
+
+    async def row(self, key: RowKey) -> dict[str, Any]:
+        """One row, as the service's JSON has it."""
+        response = await _run(self._pipeline, _request("GET", f"{self._url}({address(key)})", _TABLE_HEADERS))
+        if response.status_code != 200:
+            raise RefusedCall(response)
+        return _row(response)
+
     async def page(self, matching: str, *, top: int, select: Sequence[str] = (), token: Token | None) -> Page:
         """One page of a query. It may be empty and not the last."""
         columns = ",".join(select)
@@ -236,6 +258,17 @@ def _rows(response: AsyncHttpResponse) -> list[dict[str, Any]]:
             return msgspec.convert(json.loads(response.body()), _PageJson).value
     except (ValueError, msgspec.MsgspecError) as error:
         raise DecodeError(f"a page is no page: {error}", response=response, error=error) from error
+
+
+def _row(response: AsyncHttpResponse) -> dict[str, Any]:
+    try:
+        # Not msgspec: a row can hold halves of surrogate pairs.
+        row = json.loads(response.body())
+    except ValueError as error:
+        raise DecodeError(f"a row is no row: {error}", response=response, error=error) from error
+    if not isinstance(row, dict):
+        raise DecodeError("a row is no row", response=response)
+    return row
 
 
 def _text(response: AsyncHttpResponse) -> str:

@@ -51,6 +51,7 @@ _WRITTEN: dict[type, str | None] = {
     bool: None,
     bytes: "Edm.Binary",
     datetime: "Edm.DateTime",
+    UUID: "Edm.Guid",
 }
 _INT32 = range(-(2**31), 2**31)
 
@@ -88,13 +89,13 @@ def row_of(entity: TableEntity) -> Row:
     return decode_row({name: plain_value(value) for name, value in entity.items()}, etag)
 
 
-def json_of(entity: Mapping[str, RowValue]) -> bytes:
+def json_of(entity: Mapping[str, RowValue | UUID]) -> bytes:
     """An entity as it is inserted: ASCII, with types where JSON alone doesn't tell.
 
     Raises:
         TypeError: a value of a kind that no row of ours holds.
     """
-    typed: dict[str, RowValue] = {}
+    typed: dict[str, RowValue | UUID] = {}
     for name, value in entity.items():
         kind = type(value)
         if kind not in _WRITTEN or (kind is int and value not in _INT32):

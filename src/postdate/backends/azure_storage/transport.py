@@ -59,8 +59,11 @@ _call: ContextVar[_Call] = ContextVar("postdate_azure_call", default=_NO_CALL)
 
 @contextmanager
 def calling(*, guard: Guard | None = None, once: bool = False) -> Iterator[None]:
-    """Say about the requests made inside: asked of whom before they leave, and that aiohttp repeats none."""
-    token = _call.set(_Call(guard, once))
+    """Say about the requests made inside: asked of whom before they leave, and that aiohttp repeats none.
+
+    Without a guard of its own, the one around it is asked.
+    """
+    token = _call.set(_Call(guard or _call.get().guard, once))
     try:
         yield
     finally:

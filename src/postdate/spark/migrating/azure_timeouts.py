@@ -9,13 +9,12 @@ from datetime import datetime
 
 import msgspec
 
-from postdate.backends.azure_storage.timeouts import AzureTimeouts
-from postdate.concurrency import for_each
-from postdate.legacy.ground import AT_ONCE, BATCH, Ground, with_bodies
-from postdate.legacy.judge import Refused
-from postdate.model.legacy_timeout import LegacyTimeout, UnreadableTimeout
+from postdate.backends.azure_storage.timeout_queries import MainRow
+from postdate.backends.azure_storage.timeouts_in_bulk import AzureTimeoutsInBulk, WholeTimeout
+from postdate.legacy.ground import BATCH
+from postdate.model.legacy_timeout import LegacyTimeout
 from postdate.spark.migrating.documents import Documents
-from postdate.spark.migrating.sources import AzureRange, Range
+from postdate.spark.migrating.sources import AzureRange, AzureSource, Range
 from postdate.spark.migrating.taking import Found, Staged
 from postdate.spark.ranges import KeyRange
 
@@ -23,32 +22,30 @@ from postdate.spark.ranges import KeyRange
 class AzureOldTimeouts:
     """`taking.OldTimeouts`."""
 
-    def __init__(self, ground: Ground, timeouts: AzureTimeouts, documents: Documents) -> None:
-        self._ground = ground
+    def __init__(self, source: AzureSource, timeouts: AzureTimeoutsInBulk, documents: Documents) -> None:
+        self._source = source
         self._timeouts = timeouts
         self._documents = documents
+        #: Main rows of the batch that was read last.
+        self._read: dict[str, MainRow] = {}
 
     async def read(self, within: Range, due_from: datetime | None) -> AsyncIterator[list[Found]]:
         """By the time rows of a range; those without a main row are none, and left out."""
         assert isinstance(within, AzureRange)
         among = KeyRange(within.first, within.last, within.row_from, within.row_until).filter()
-        batch: list[Found] = []
-        async for one in self._timeouts.all(due_from=due_from, among=among):
-            batch.append(one)
-            if len(batch) >= BATCH:
-                yield await self._whole(batch)
-                batch = []
-        if batch:
-            yield await self._whole(batch)
+        ids: list[str] = []
+        async for key in self._timeouts.time_keys(due_from, among=among):
+            ids.append(key.row)
+            if len(ids) >= BATCH:
+                yield await self._whole(ids)
+                ids = []
+        if ids:
+            yield await self._whole(ids)
 
-    async def _whole(self, batch: Sequence[Found]) -> list[Found]:
-        bare = [one for one in batch if isinstance(one, LegacyTimeout)]
-        rest: list[Found] = [one for one in batch if isinstance(one, UnreadableTimeout)]
-        read = await with_bodies(self._ground, bare)
-        return rest + [
-            UnreadableTimeout(one.id, one.reason, one.due_at) if isinstance(one, Refused) else one
-            for one in read
-        ]
+    async def _whole(self, ids: Sequence[str]) -> list[Found]:
+        found = await self._timeouts.read_many(ids)
+        self._read = {one.timeout.id: one.main for one in found if isinstance(one, WholeTimeout)}
+        return [one.timeout if isinstance(one, WholeTimeout) else one for one in found]
 
     async def prepare(self) -> None:
         """Nothing: blobs need none."""
@@ -68,14 +65,7 @@ class AzureOldTimeouts:
         await self._remove(name, timeouts)
 
     async def _remove(self, name: str, timeouts: Sequence[LegacyTimeout]) -> None:
-        gone: list[str] = []
-
-        async def remove(one: LegacyTimeout) -> None:
-            if not await self._timeouts.remove(one.id):
-                gone.append(one.id)
-                await self._timeouts.clear(one)
-
-        await for_each(timeouts, AT_ONCE, remove)
+        gone = await self._timeouts.remove_many(timeouts, self._read, keep_bodies=self._source.keep_bodies)
         await self._documents.bulk.put(self._documents.name(f"taken/{name}"), gone)
 
     async def staged(self, part: int) -> AsyncIterator[Staged]:
@@ -102,7 +92,7 @@ class AzureOldTimeouts:
 
     async def give_back(self, part: int, timeouts: Sequence[LegacyTimeout]) -> None:  # noqa: ARG002 - of SQL
         """All rows and the body anew; what is still there, since nobody removed it yet, stays."""
-        await for_each(timeouts, AT_ONCE, self._timeouts.add)
+        await self._timeouts.add_many(timeouts)
 
     async def drop(self, part: int, staged: Staged) -> None:  # noqa: ARG002 - of SQL
         """Delete its blob."""

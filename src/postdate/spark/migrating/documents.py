@@ -2,6 +2,7 @@
 
 run.json            how it began: source, cut-off as an instant, parts; never changed
 part/<n>            how far a part came, and what of it; none: pending
+term.json           which call works on it: a number that only grows
 aborting.json       somebody gives it up: no task takes anything more
 manifest.json       the end: completed, or aborted, and the sums
 staged/<n>/<hash>   timeouts of Azure tables that were taken for part n, whole
@@ -15,7 +16,7 @@ from enum import StrEnum
 import msgspec
 
 from postdate.backends.azure_storage.bulk_blobs import BulkBlobs, check_run
-from postdate.errors import UsageError
+from postdate.errors import PostdateError, UsageError
 from postdate.spark.migrating.sources import Chosen, Range, Source
 
 VERSION = 1
@@ -112,6 +113,8 @@ class Documents:
         self.bulk = bulk
         self.run = check_run(run)
         self._folder = f"migrate/{run}"
+        #: Versions of the parts' documents, as this process knows them.
+        self._versions: dict[int, str | None] = {}
 
     def name(self, rest: str) -> str:
         """A document's full name."""
@@ -156,14 +159,43 @@ class Documents:
         """Whether somebody gives it up."""
         return await self.bulk.get(self.name("aborting.json")) is not None
 
+    async def term(self) -> int:
+        """The term of the call that works on it; 0: none ever did."""
+        text = await self.bulk.get(self.name("term.json"))
+        return 0 if text is None else msgspec.json.decode(text, type=int)
+
+    async def take_term(self) -> int:
+        """The next term, which ends those before."""
+        while True:
+            found = await self.bulk.read(self.name("term.json"))
+            number = 1 if found is None else msgspec.json.decode(found[0], type=int) + 1
+            if await self.bulk.replace(self.name("term.json"), number, found and found[1]) is not None:
+                return number
+
     async def part(self, number: int) -> PartDocument:
         """How far a part came."""
-        text = await self.bulk.get(self.name(f"part/{number}"))
-        return PartDocument() if text is None else msgspec.json.decode(text, type=PartDocument)
+        found = await self.bulk.read(self.name(f"part/{number}"))
+        self._versions[number] = None if found is None else found[1]
+        return PartDocument() if found is None else msgspec.json.decode(found[0], type=PartDocument)
 
     async def put_part(self, number: int, document: PartDocument) -> None:
-        """Write it."""
-        await self.bulk.put(self.name(f"part/{number}"), document)
+        """Write it over what this process has read or written last.
+
+        Raises:
+            PostdateError: somebody else wrote it meanwhile.
+        """
+        name = self.name(f"part/{number}")
+        version = await self.bulk.replace(name, document, self._versions.get(number))
+        if version is None:
+            found = await self.bulk.read(name)
+            # A lost answer, or another attempt that came to the same end.
+            if found is None or found[0] != msgspec.json.encode(document):
+                raise PostdateError(
+                    f"part {number} of run {self.run!r}: somebody else has worked on it meanwhile; run the "
+                    "same command again, and look for other calls of it"
+                )
+            version = found[1]
+        self._versions[number] = version
 
     async def put_moved(self, number: int, ids: list[str]) -> None:
         """Of which timeouts staged for a part nothing more is to be done."""

@@ -15,10 +15,11 @@ from postdate.errors import UsageError
 from postdate.legacy.ground import Selection
 from postdate.spark import tasks
 from postdate.spark.migrating.documents import Documents, Ending, PartDocument, Phase, RunDocument
-from postdate.spark.migrating.opening import old_timeouts, ranges
+from postdate.spark.migrating.fence import TRUST_SECONDS
+from postdate.spark.migrating.opening import ranges
 from postdate.spark.migrating.results import Migrated, MigrationStatus, told
 from postdate.spark.migrating.sources import Chosen, Range, Source, SqlSource
-from postdate.spark.migrating.working import Place, Work, give_back, look, move, on_part, prepare
+from postdate.spark.migrating.working import Place, Work, give_back, look, move, on_part, on_run
 from postdate.spark.reference import SettingsReference
 from postdate.spark.running import Progress, run_action
 from postdate.spark.tasks import azure_backend, opened
@@ -46,7 +47,7 @@ def preview(
     job = _Job(session, settings, _PREVIEW, progress)
     chosen = Chosen.of(selection or Selection())
     found = list(ranges(settings, _checked(source), chosen.due_from, rows_per_part))
-    done = job.on_parts(source, chosen, found, look)
+    done = job.on_parts(Place(settings, _PREVIEW, source, chosen), found, look)
     return job.told(Phase.PENDING, done, len(found))
 
 
@@ -85,9 +86,12 @@ def migrate(
     ending = tasks.run(job.ending)
     if ending is not None:
         return job.told(ending.phase, ending.total, len(begun.parts))
-    tasks.run(partial(prepare, Place(settings, run, source, chosen)))
-    total = job.on_parts(source, chosen, begun.parts, move)
-    tasks.run(partial(job.end, source, Ending(Phase.COMPLETED, total)))
+    place = tasks.run(partial(job.lead, source, chosen))
+    ending = tasks.run(partial(job.resumed, place))
+    if ending is not None:
+        return job.told(ending.phase, ending.total, len(begun.parts))
+    total = job.on_parts(place, begun.parts, move)
+    tasks.run(partial(job.end, place, Ending(Phase.COMPLETED, total)))
     return job.told(Phase.COMPLETED, total, len(begun.parts))
 
 
@@ -104,10 +108,12 @@ def abort(
     begun, ending = tasks.run(job.known), tasks.run(job.ending)
     if ending is not None and ending.phase is Phase.COMPLETED:
         return job.told(ending.phase, ending.total, len(begun.parts))
-    tasks.run(job.give_up)
-    tasks.run(partial(prepare, Place(settings, run, begun.source, begun.chosen)))
-    total = job.on_parts(begun.source, begun.chosen, begun.parts, give_back)
-    tasks.run(partial(job.end, begun.source, Ending(Phase.ABORTED, total)))
+    place = tasks.run(partial(job.lead, begun.source, begun.chosen))
+    ending = tasks.run(partial(job.given_up, place))
+    if ending is not None:
+        return job.told(ending.phase, ending.total, len(begun.parts))
+    total = job.on_parts(place, begun.parts, give_back)
+    tasks.run(partial(job.end, place, Ending(Phase.ABORTED, total)))
     return job.told(Phase.ABORTED, total, len(begun.parts))
 
 
@@ -197,18 +203,42 @@ class _Job:
         async with opened(self._settings) as endpoint:
             return await self._documents(endpoint).ending()
 
-    async def give_up(self) -> None:
-        """From now on no task takes anything more."""
+    async def lead(self, source: Source, chosen: Chosen) -> Place:
+        """Take the run's next term; when this returns, nobody of an earlier one changes anything more."""
         async with opened(self._settings) as endpoint:
-            await self._documents(endpoint).give_up()
+            term = await self._documents(endpoint).take_term()
+        if term > 1:
+            await self._clock.sleep(TRUST_SECONDS)
+        return Place(self._settings, self._run, source, chosen, term)
 
-    async def end(self, source: Source, ending: Ending) -> None:
+    async def resumed(self, place: Place) -> Ending | None:
+        """Make ready to go on; or how it ended, before this term began.
+
+        Raises:
+            UsageError: it was given up.
+        """
+        async with on_run(place) as worker:
+            ending = await worker.documents.ending()
+            if ending is None:
+                await worker.check_not_given_up()
+                await worker.old.prepare()
+            return ending
+
+    async def given_up(self, place: Place) -> Ending | None:
+        """From now on no task takes anything more; or how it was completed, before this term began."""
+        async with on_run(place) as worker:
+            ending = await worker.documents.ending()
+            if ending is not None and ending.phase is Phase.COMPLETED:
+                return ending
+            await worker.documents.give_up()
+            await worker.old.prepare()
+            return None
+
+    async def end(self, place: Place, ending: Ending) -> None:
         """Write how it ended, and drop the place for what was staged."""
-        async with opened(self._settings) as endpoint:
-            documents = self._documents(endpoint)
-            async with old_timeouts(endpoint, source, documents) as old:
-                await old.finish()
-            await documents.end(ending)
+        async with on_run(place) as worker:
+            await worker.old.finish()
+            await worker.documents.end(ending)
 
     async def status(self) -> MigrationStatus:
         """How far it came."""
@@ -236,13 +266,12 @@ class _Job:
 
     def on_parts(
         self,
-        source: Source,
-        chosen: Chosen,
+        place: Place,
         parts: Sequence[Range],
         work: Work,
     ) -> PartDocument:
         """Have work done on each part, in tasks; the sum of what it tells."""
-        place, total = Place(self._settings, self._run, source, chosen), PartDocument()
+        total = PartDocument()
         if not parts:
             return total
 

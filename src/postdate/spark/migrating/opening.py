@@ -8,6 +8,7 @@ from postdate.endpoint import Endpoint
 from postdate.model.keys import RowKey
 from postdate.spark.migrating.azure_timeouts import AzureOldTimeouts
 from postdate.spark.migrating.documents import Documents
+from postdate.spark.migrating.fence import Fence
 from postdate.spark.migrating.sources import AzureRange, Range, Source, SqlSource
 from postdate.spark.migrating.sql_timeouts import SqlOldTimeouts
 from postdate.spark.migrating.taking import OldTimeouts
@@ -18,7 +19,7 @@ from postdate.spark.tasks import azure_backend, iterate, opened
 
 @asynccontextmanager
 async def old_timeouts(
-    endpoint: Endpoint, source: Source, documents: Documents
+    endpoint: Endpoint, source: Source, documents: Documents, fence: Fence | None = None
 ) -> AsyncIterator[OldTimeouts]:
     """The old timeouts of an endpoint that is open.
 
@@ -28,10 +29,9 @@ async def old_timeouts(
     """
     old: OldTimeouts
     if isinstance(source, SqlSource):
-        old = SqlOldTimeouts(source, endpoint.settings.endpoint, documents.run)
+        old = SqlOldTimeouts(source, endpoint.settings.endpoint, documents.run, fence)
     else:
-        backend = azure_backend(endpoint)
-        old = AzureOldTimeouts(endpoint.parts.migration.ground, backend.timeouts, documents)
+        old = AzureOldTimeouts(source, azure_backend(endpoint).timeouts, documents)
     try:
         yield old
     finally:

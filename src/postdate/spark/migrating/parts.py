@@ -20,6 +20,7 @@ from postdate.model.keys import RowKey
 from postdate.model.legacy_move import fingerprint
 from postdate.model.legacy_timeout import LegacyTimeout
 from postdate.spark.migrating.documents import MODULUS, Documents, PartDocument, Phase
+from postdate.spark.migrating.fence import Fence
 from postdate.spark.migrating.sources import Chosen, Range
 from postdate.spark.migrating.taking import Found, OldTimeouts
 
@@ -44,6 +45,8 @@ class Worker:
     old: OldTimeouts
     documents: Documents
     chosen: Chosen
+    #: None: nothing is changed, or nobody else works on the run.
+    fence: Fence | None = None
 
     async def migrate(self, part: int, within: Range) -> PartDocument:
         """Bring a part to its end, from wherever it is.
@@ -69,12 +72,12 @@ class Worker:
         document = PartDocument(Phase.STAGED)
         await self.old.resume(part)
         async for batch in self.old.read(within, self.chosen.due_from):
-            await self._check_not_given_up()
             movable = await self.judged(batch, document)
+            await self.check_not_given_up()
             if movable:
                 await self.old.take(part, [one.timeout for one in movable])
         await self._sum_up(part, document)
-        await self.documents.put_part(part, document)
+        await self._write(part, document)
         return document
 
     async def judged(self, batch: Sequence[Found], document: PartDocument) -> list[Movable]:
@@ -121,9 +124,23 @@ class Worker:
             )
         return verdict
 
-    async def _check_not_given_up(self) -> None:
+    async def check_not_given_up(self) -> None:
+        """See that this call may go on.
+
+        Raises:
+            UsageError: the run was given up, or another call works on it.
+        """
         if await self.documents.is_given_up():
             raise UsageError(f"run {self.documents.run!r} was given up; begin another one")
+        await self._check()
+
+    async def _check(self) -> None:
+        if self.fence is not None:
+            await self.fence.check()
+
+    async def _write(self, part: int, document: PartDocument) -> None:
+        await self._check()
+        await self.documents.put_part(part, document)
 
     # --- staged -> completed ------------------------------------------------------------------------
 
@@ -134,7 +151,7 @@ class Worker:
         moved: list[str] = []
         total = sum(int(one, 16) for one in document.returned.values())
         async for staged in self.old.staged(part):
-            await self._check_not_given_up()
+            await self.check_not_given_up()
             again = [one for one in staged.timeouts if one.id in document.returned]
             if again:  # a task may have been killed before this
                 await self.old.give_back(part, again)
@@ -151,10 +168,11 @@ class Worker:
                 f"part {part}: what is staged is not what was staged before; somebody changed it, or two "
                 "calls work on this run: run the same command again when no other runs"
             )
+        await self._check()
         await self._check_rows(part, document, wanted)
         document.moved, document.phase = len(moved), Phase.COMPLETED
         await self.documents.put_moved(part, [*moved, *document.returned])
-        await self.documents.put_part(part, document)
+        await self._write(part, document)
         await self._clear(part)
         return document
 
@@ -162,6 +180,7 @@ class Worker:
         """Drop what is staged for a part that is completed; what came to it later goes back."""
         moved = set(await self.documents.moved(part))
         async for staged in self.old.staged(part):
+            await self._check()
             strangers = [one for one in staged.timeouts if one.id not in moved]
             if strangers:
                 await self.old.give_back(part, strangers)
@@ -179,7 +198,7 @@ class Worker:
             document.returned[one.timeout.id] = f"{fingerprint(one.delayed):032x}"
             document.tell(one.timeout.id, refused[one.timeout.id])
         document.refused += len(back)
-        await self.documents.put_part(part, document)
+        await self._write(part, document)
         await self.old.give_back(part, [one.timeout for one in back])
 
     async def _check_rows(self, part: int, document: PartDocument, wanted: Mapping[RowKey, _Wanted]) -> None:
@@ -231,6 +250,7 @@ class Worker:
             await self._clear(part)
             return document
         async for staged in self.old.staged(part):
+            await self._check()
             again = [one for one in staged.timeouts if one.id in document.returned]
             left = [one for one in staged.timeouts if one.id not in document.returned]
             if again:
@@ -242,7 +262,7 @@ class Worker:
                 await self._swap(part, left, document)
             await self.old.drop(part, staged)
         document.phase = Phase.GIVEN_BACK
-        await self.documents.put_part(part, document)
+        await self._write(part, document)
         return document
 
     async def _swap(self, part: int, timeouts: Sequence[LegacyTimeout], document: PartDocument) -> None:

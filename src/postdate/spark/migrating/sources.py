@@ -15,10 +15,13 @@ _SECRETS = ("password", "passwd", "pwd=")
 class AzureSource(msgspec.Struct, frozen=True, tag="azure"):
     """The timeout manager's tables and container, in the endpoint's own account and by its settings."""
 
+    #: Bodies stay in the container, where nothing points to them any more, until somebody deletes it.
+    keep_bodies: bool = False
+
     @property
     def name(self) -> str:
         """For people."""
-        return "azure"
+        return "azure, bodies kept" if self.keep_bodies else "azure"
 
 
 class SqlSource(msgspec.Struct, frozen=True, tag="sql"):

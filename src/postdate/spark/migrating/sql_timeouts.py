@@ -12,7 +12,9 @@ from typing import Any
 from postdate.errors import ConfigurationError, ServiceBusy, StorageError, StorageUnreachable, UsageError
 from postdate.legacy.ground import BATCH
 from postdate.model.legacy_timeout import LegacyTimeout
+from postdate.ports import LeaseLost
 from postdate.spark.migrating.dialects import Statement, Texts
+from postdate.spark.migrating.fence import Fence
 from postdate.spark.migrating.sources import Range, SqlRange, SqlSource
 from postdate.spark.migrating.sql_rows import key_of, page_key_of, timeout_of
 from postdate.spark.migrating.taking import Found, Staged
@@ -25,8 +27,14 @@ _HASH_DIGITS = 8
 class SqlOldTimeouts:
     """`taking.OldTimeouts`. Its calls block: a task has nothing else to do."""
 
-    def __init__(self, source: SqlSource, endpoint: str, run: str) -> None:
+    def __init__(self, source: SqlSource, endpoint: str, run: str, fence: Fence | None = None) -> None:
         """Opens the database.
+
+        Args:
+            source: where it is.
+            endpoint: whose timeouts.
+            run: what staging belongs to.
+            fence: asked before each transaction that changes something; None: nobody is.
 
         Raises:
             UsageError: the source is not one that can be opened.
@@ -34,6 +42,7 @@ class SqlOldTimeouts:
         """
         self._owner = endpoint
         self._source = source
+        self._fence = fence
         dialect = source.check().spoken
         self._texts = Texts(
             dialect,
@@ -115,12 +124,18 @@ class SqlOldTimeouts:
             found: list[Sequence[object]] = cursor.fetchall()
             return found
 
+    def _ask(self) -> None:
+        if self._fence is not None and not self._fence.may_act():
+            raise LeaseLost
+
     def _all(self, statements: Sequence[Statement]) -> None:
+        self._ask()
         with self._told(), self._transaction() as cursor:
             for statement in statements:
                 cursor.execute(*statement)
 
     def _move(self, both: tuple[Statement, Statement]) -> None:
+        self._ask()
         with self._told(), self._transaction() as cursor:
             cursor.execute(*both[0])
             copied = cursor.rowcount
