@@ -111,7 +111,8 @@ def test_azure_timeouts_are_moved_exactly(spark, azure_reference, on_endpoint, o
     assert told.verified
     assert on_endpoint(waiting) == ids(150)
     assert on_azure(azure_rows) == ([], [])
-    assert on_azure(blobs_of_run) == ["manifest.json", *(f"part/{n}" for n in range(told.parts)), "run.json"]
+    parts = [f"part/{n}" for n in range(told.parts)]
+    assert on_azure(blobs_of_run) == ["manifest.json", *parts, "run.json", "term.json"]
 
 
 async def blobs_of_run(endpoint):
