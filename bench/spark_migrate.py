@@ -1,5 +1,6 @@
 """Migrates legacy timeouts on `local[2]`, from Azure tables on Azurite or from PostgreSQL.
 
+    python bench/spark_migrate.py --count 20000
     python bench/spark_migrate.py --count 20000 --keep-bodies
     python bench/spark_migrate.py --count 20000 --postgres "host=/tmp user=postgres dbname=postgres"
 
@@ -102,7 +103,7 @@ def main() -> int:
     print(
         json.dumps(
             {
-                "source": source.name.partition(" ")[0],
+                "source": "postgresql" if given.postgres else "azure",
                 "count": given.count,
                 "moved": told.moved,
                 "exact": exact,

@@ -104,6 +104,10 @@ def test_the_commands_tell_what_they_do(command, reference, on_endpoint, store):
         (["preview", "--source", "postgresql", "--database", "password=hunter2"], "holds a password"),
         (["run", "--run", "one", "--from", "2026-03-01T00:00:00"], "no time zone"),
         (["run", "--run", "one", "--margin", "-5m"], "--margin"),
+        (
+            ["run", "--run", "x", "--source", "sqlite", "--database", "x", "--keep-bodies"],
+            "--keep-bodies is for",
+        ),
     ],
 )
 def test_wrong_usage_gets_one_line(command, reference, words, said):
