@@ -119,7 +119,7 @@ async def test_where_nobody_serves_it_is_told_as_an_event_and_a_later_run_is_not
     async with open_world(lookahead=0) as world:
         world.endpoint.parts.breakers.critical("disk", "Failed to write", OSError("full"))
         (event,) = world.log.of(BreakerTriggered)
-        assert (event.breaker, event.text, event.error) == ("disk", "Failed to write", "full")
+        assert (event.breaker, event.text, event.error) == ("disk", "Failed to write", "OSError: full")
         assert event.since == world.clock.now()
         running = asyncio.create_task(world.endpoint.run())
         await world.clock.advance(60)
