@@ -6,22 +6,33 @@ its visibility timeout runs out, and every time that the service hands one out i
 
 import asyncio
 import logging
+import math
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from postdate.clock import Clock
+from postdate.clock import Clock, wait_for
 from postdate.core.slowdown import Slowdown
 from postdate.engine.breakers import Breaker
 from postdate.engine.expected import Expected
 from postdate.engine.handling import Handling
+from postdate.engine.handover import WAKE_SECONDS
 from postdate.engine.held import Hold
 from postdate.engine.stuck import Stuck
 from postdate.engine.tasks import to_the_end
 from postdate.engine.watchdog import Watchdog
 from postdate.errors import PostdateError
-from postdate.events import DelayedRetryAsked, Event, Events, HandedOver, ReceiveFailed, Scheduled
+from postdate.events import (
+    DelayedRetryAsked,
+    Event,
+    Events,
+    HandedOver,
+    ImmediateRetryAsked,
+    MessageReturned,
+    ReceiveFailed,
+    Scheduled,
+)
 from postdate.model.error_text import line_of
 from postdate.ports import QueueReceiver, Received
 
@@ -74,19 +85,29 @@ class Receiver:
         self._freed = asyncio.Event()
         parts.stuck.on_change = self._freed.set
         self._expected = Expected()
+        #: Set when there is more to expect.
+        self._sooner = asyncio.Event()
 
     def _hear(self, event: Event) -> None:
         """Remember when messages become visible: an idle receiver looks in that moment."""
+        clock = self._parts.clock
         match event:
             case HandedOver(destination=queue, due_at=due_at) | DelayedRetryAsked(queue=queue, due_at=due_at):
-                pass
+                left = (due_at - clock.now()).total_seconds()
             case Scheduled(destination=queue, due_at=due_at, path="queue"):
+                left = (due_at - clock.now()).total_seconds()
+            case MessageReturned(queue=queue, delay_s=left):
                 pass
+            case ImmediateRetryAsked(queue=queue):
+                left = 0.0
             case _:
                 return
         if queue == self._settings.queue:
-            clock = self._parts.clock
-            self._expected.add(clock.monotonic() + (due_at - clock.now()).total_seconds())
+            now = clock.monotonic()
+            self._expected.add(now + left)
+            # It is hidden for whole seconds, counted by the service from a request that may have taken long.
+            self._expected.add(now + math.ceil(left - WAKE_SECONDS))
+            self._sooner.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Receive until `stop` is set; then let handlers end, for as long as the grace allows.
@@ -151,9 +172,18 @@ class Receiver:
             if taken:
                 idle = _FIRST_IDLE_SECONDS
             else:
-                now = self._parts.clock.monotonic()
-                await self._pause(stopping, self._expected.wait(now, at_most=idle))
+                await self._rest(stopping, idle)
                 idle = min(self._settings.idle_s, idle * 1.5)
+
+    async def _rest(self, stopping: "asyncio.Task[bool]", idle: float) -> None:
+        """Wait for so many seconds, or until a message becomes visible."""
+        ends, expected = self._parts.clock.monotonic() + idle, True
+        while expected and not stopping.done():
+            self._sooner.clear()
+            now = self._parts.clock.monotonic()
+            wait = self._expected.wait(now, at_most=ends - now)
+            await _first(stopping, wait_for(self._sooner, wait, self._parts.clock))
+            expected = self._sooner.is_set()
 
     async def _pause(self, stopping: "asyncio.Task[bool]", seconds: float) -> None:
         await _first(stopping, self._parts.clock.sleep(seconds))
