@@ -8,7 +8,6 @@ from datetime import timedelta
 import pydantic
 import pytest
 from receiver_cases import QUEUE, always_failing, open_scene, serving
-from test_recoverability import PAIRS
 
 from postdate import MessageContext, TryLater
 from postdate.errors import ConfigurationError, DelayedDeliveryDisabled, DestinationNotFound, UsageError
@@ -70,27 +69,6 @@ def _ship(seen):
         seen.append(order)
 
     return ship
-
-
-@pytest.mark.parametrize(("immediate", "delayed", "attempts"), PAIRS)
-@pytest.mark.parametrize("consumers", [1, 3])
-async def test_attempts_are_exact_however_many_consumers_there_are(immediate, delayed, attempts, consumers):
-    async with open_scene() as scene:
-        calls, endpoints = [], []
-        for _ in range(consumers):
-            endpoint = scene.endpoint(immediate_retries=immediate, delayed_retries=delayed)
-            endpoints.append(always_failing(endpoint, RuntimeError("no"), calls))
-        await scene.put()
-        wait = 5 * delayed * (delayed + 1) + 30
-        await scene.run_for(*endpoints, seconds=wait)
-        assert [attempt for _, attempt, _ in calls] == list(range(1, attempts + 1))
-        (failed,) = scene.log.of(MessageFailed)
-        assert (failed.attempts, failed.error_queue) == (attempts, "error")
-        assert scene.in_queue() == []
-        (copy,) = scene.messages()
-        assert copy.message_id == "m1"
-        assert copy.headers[h.ATTEMPTS] == str(attempts)
-        assert not set(h.RETRY_HEADERS) & set(copy.headers)
 
 
 async def test_delayed_retries_come_when_asked_and_never_early():

@@ -99,7 +99,9 @@ async def test_after_a_message_looks_are_frequent_again_and_then_ever_rarer():
 
 @pytest.mark.parametrize("answer", [0, 0.03, 0.06, 0.3, 0.9])
 @pytest.mark.parametrize("increase", [10, 10.4])
-async def test_a_delayed_retry_is_seen_in_time_however_long_the_request_took_that_put_it_off(answer, increase):
+async def test_a_delayed_retry_is_seen_in_time_however_long_the_request_took_that_put_it_off(
+    answer, increase
+):
     async with open_scene() as scene:
         calls = []
         endpoint = scene.endpoint(
@@ -132,7 +134,9 @@ async def test_a_delayed_retry_is_seen_in_time_however_long_the_request_took_tha
 @pytest.mark.parametrize(
     ("error", "wait"), [(RuntimeError("no"), 0), (TryLater("closed", delay=10), 10)], ids=["retry", "later"]
 )
-async def test_what_a_slow_handler_gives_back_is_seen_in_time_however_rarely_the_queue_is_looked_at(error, wait):
+async def test_what_a_slow_handler_gives_back_is_seen_in_time_however_rarely_the_queue_is_looked_at(
+    error, wait
+):
     async with open_scene() as scene:
         began = []
         endpoint = scene.endpoint(
