@@ -15,18 +15,23 @@ import time
 from typing import Any
 
 from postdate import Endpoint, MessageContext, load_settings
+from postdate.model.envelope import unwrap
 
 #: Where it can die; each is before or after one call that changes something.
 STEPS = (
     "taken",
     "in_handler",
+    "prolonged",
     "handled",
     "first_sent",
     "all_sent",
     "acknowledged",
-    "put_off",
+    "failed",
     "put_back",
+    "put_off",
+    "moving",
     "moved",
+    "moved_away",
 )
 
 
@@ -38,18 +43,23 @@ def effects(queue: str) -> str:
     return f"effects-{queue}"[:63]
 
 
+def body_of(text: str) -> bytes:
+    return unwrap(text, "").message.body
+
+
 class Killing:
     """Wraps what the receiver calls, so that the process dies right after the step."""
 
     def __init__(self, endpoint: Endpoint, step: str) -> None:
         self.step = step
         backend: Any = endpoint.parts.backend
-        self._sends = 0
         self._error_queue = endpoint.settings.error_queue
         self._receive, self._ack = backend.receiver.receive, backend.receiver.ack
-        self._nack, self._send = backend.receiver.nack, backend.sender.send
+        self._nack, self._extend = backend.receiver.nack, backend.receiver.extend
+        self._send = backend.sender.send
         backend.receiver.receive, backend.receiver.ack = self.receive, self.ack
-        backend.receiver.nack, backend.sender.send = self.nack, self.send
+        backend.receiver.nack, backend.receiver.extend = self.nack, self.extend
+        backend.sender.send = self.send
 
     async def receive(self, queue: str, **options: Any) -> Any:
         page = await self._receive(queue, **options)
@@ -59,26 +69,31 @@ class Killing:
 
     async def ack(self, received: Any) -> Any:
         done = await self._ack(received)
-        if self.step == "acknowledged":
+        if self.step == ("moved_away" if body_of(received.text) == b"fail" else "acknowledged"):
             die()
         return done
 
+    async def extend(self, received: Any, visibility_s: int) -> Any:
+        again = await self._extend(received, visibility_s)
+        if self.step == "prolonged":
+            die()
+        return again
+
     async def nack(self, received: Any, delay_s: int = 0, **options: Any) -> Any:
+        if self.step == "failed":
+            die()
         done = await self._nack(received, delay_s, **options)
         if self.step == ("put_off" if options.get("text") else "put_back"):
             die()
         return done
 
     async def send(self, destination: str, text: str, **options: Any) -> Any:
-        if self.step == "handled" and destination != self._error_queue:
+        is_failure = destination == self._error_queue
+        if self.step == ("moving" if is_failure else "handled"):
             die()
         receipt = await self._send(destination, text, **options)
-        if destination == self._error_queue:
-            if self.step == "moved":
-                die()
-            return receipt
-        self._sends += 1
-        if self.step == ("first_sent" if self._sends == 1 else "all_sent"):
+        sent = "moved" if is_failure else "all_sent" if body_of(text).endswith(b" 2") else "first_sent"
+        if self.step == sent:
             die()
         return receipt
 
@@ -90,6 +105,8 @@ async def main(settings: dict[str, Any], step: str) -> None:
     async def handle(body: str, context: MessageContext) -> None:
         if step == "in_handler":
             die()
+        if step == "prolonged":
+            await asyncio.Event().wait()
         if step == "blocks" and body == "block":
             print("blocking", flush=True)
             time.sleep(12)  # what an async handler must not do

@@ -35,8 +35,6 @@ KILLS = [
 ]
 
 
-#: Of handlers that the receiver of an endpoint runs.
-HANDLER_KILLS = [(step, when) for step in ("claim", "complete") for when in ("before", "after")]
 HANDLED_AT_ONCE = 2
 
 
@@ -149,10 +147,10 @@ async def outcome(endpoint, invoices, said):
 
 
 SCENARIOS = {
-    **{f"{step.partition('.')[2]}-{when}": ("loop", step, when, signal.SIGKILL) for step, when in KILLS},
     **{
-        f"handler-{step}-{when}": ("handler", f"inbox.{step}", when, signal.SIGKILL)
-        for step, when in HANDLER_KILLS
+        f"{how}-{step.partition('.')[2]}-{when}": (how, step, when, signal.SIGKILL)
+        for how in ("loop", "handler")  # a loop of its own, or a handler that the endpoint's receiver runs
+        for step, when in KILLS
     },
     "frozen": ("loop", "inbox.complete", "before", signal.SIGSTOP),
 }
