@@ -1,13 +1,15 @@
 """What `postdate doctor` says about the legacy timeout manager."""
 
 from postdate.cli.findings import Check, Status
+from postdate.cli.legacy.printing import deletable
 from postdate.endpoint import Endpoint
 from postdate.errors import AccessDenied, DestinationNotFound
-from postdate.legacy.manager import MAKE_A_STORE, SWITCH_OFF
+from postdate.legacy.manager import MAKE_A_STORE
 
 _NAME = "timeout manager"
 #: Timeouts that are counted; more are told as more.
 _COUNTED = 10_000
+_SWITCH_OFF = "set POSTDATE_DISABLE_TIMEOUT_MANAGER=true"
 _END_IT = "end or abort that migration with the tool that began it; `postdate legacy show` tells more"
 
 
@@ -43,8 +45,10 @@ async def _check(endpoint: Endpoint) -> Check:
     hidden = await backend.timeouts.hidden()
     if hidden:
         return Check(_NAME, Status.WARNING, f"{found}; {hidden:,} are hidden by a migration tool", _END_IT)
-    empty = not waiting and not any(there.values())
-    return Check(_NAME, Status.OK, found, SWITCH_OFF if empty else None)
+    if waiting or any(there.values()):
+        return Check(_NAME, Status.OK, found)
+    named = "; ".join(deletable(there, settings, store=True))
+    return Check(_NAME, Status.OK, found, f"{_SWITCH_OFF}, then delete {named}")
 
 
 async def _count(endpoint: Endpoint, queue: str) -> int | None:

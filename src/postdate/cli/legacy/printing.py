@@ -16,6 +16,16 @@ from postdate.settings import Settings
 _MOST = 50
 
 
+def deletable(queues: Iterable[str], settings: Settings, *, store: bool) -> list[str]:
+    """What nobody needs once the manager is off; the tables belong to the other endpoints too."""
+    found = [f"queue {name}" for name in queues]
+    if not store:
+        return found
+    places = settings.timeout_places
+    shared = [f"table {places.table}", f"table {places.manager_table}", f"container {places.container}"]
+    return [*found, *(f"{one}, if no other endpoint has timeouts there" for one in shared)]
+
+
 def tally_fields(tally: Tally) -> dict[str, object]:
     """Timeouts by destination, in JSON."""
     return {

@@ -1,9 +1,8 @@
 """`postdate legacy show`: what is left for the timeout manager."""
 
 from postdate.cli.command import Call, command
-from postdate.cli.legacy.printing import print_tally, tally_fields
+from postdate.cli.legacy.printing import deletable, print_tally, tally_fields
 from postdate.legacy.remains import Remains
-from postdate.settings import Settings
 
 
 @command(
@@ -23,6 +22,7 @@ async def show(call: Call) -> None:
     async with call.endpoint() as endpoint:
         remains = await endpoint.parts.migration.look()
         settings = endpoint.settings
+    there = [name for name, count in remains.queues.items() if count is not None]
     values = {
         "now": remains.now,
         "store": remains.store,
@@ -33,7 +33,7 @@ async def show(call: Call) -> None:
         **tally_fields(remains.waiting),
         "queues": [{"name": name, "count": count} for name, count in remains.queues.items()],
         "can_be_switched_off": remains.can_be_switched_off,
-        "deletable": _deletable(remains, settings),
+        "deletable": deletable(there, settings, store=remains.store),
     }
     if call.out.json:
         call.out.line(values)
@@ -60,13 +60,3 @@ def _ways_out(remains: Remains) -> list[str]:
     if remains.unreadable:
         ways.append("look at those that can't be read: `postdate run` logs their ids (`timeout_unreadable`)")
     return ways
-
-
-def _deletable(remains: Remains, settings: Settings) -> list[str]:
-    """What nobody needs once the manager is off; the tables belong to the other endpoints too."""
-    queues = [f"queue {name}" for name, count in remains.queues.items() if count is not None]
-    if not remains.store:
-        return queues
-    places = settings.timeout_places
-    shared = [f"table {places.table}", f"table {places.manager_table}", f"container {places.container}"]
-    return [*queues, *(f"{one}, if no other endpoint has timeouts there" for one in shared)]
