@@ -109,12 +109,14 @@ async def test_policies_see_headers_and_body_as_received():
             body["spoilt"] = True
             with pytest.raises(TypeError):
                 context.headers["x"] = "spoilt"  # type: ignore[index]
+            context.delivery.headers["x"] = context.delivery.message.headers["x"] = "spoilt"
             raise RuntimeError("no")
 
         await scene.put(body=b'{"a":1}', x="y")
         await scene.run_for(endpoint, seconds=15)
         assert seen[0][0]["x"] == "y"
         assert seen[0][1:] == (b'{"a":1}', QUEUE)
+        assert seen[1][0]["x"] == "y"
         assert seen[1][1] == b'{"a":1}'
         assert scene.messages()[0].headers["x"] == "y"
 

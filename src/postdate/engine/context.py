@@ -7,7 +7,7 @@ order of sending, so that a message handled twice sends the same ids twice, and 
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -43,7 +43,9 @@ class MessageContext:
 
     def __init__(self, delivery: Delivery, *, attempts: int, retries: int, parts: ContextParts) -> None:
         self._parts = parts
-        self._delivery = delivery
+        # A copy: what a handler does to its headers must not come back with the message.
+        message = replace(delivery.message, headers=dict(delivery.message.headers))
+        self._delivery = replace(delivery, headers=dict(delivery.headers), message=message)
         self._sent = 0
         self.message_id = delivery.message_id
         #: As received; changing them is not possible.
