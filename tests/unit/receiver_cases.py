@@ -118,4 +118,11 @@ def always_failing(endpoint: Endpoint, error: Exception, calls: list) -> Endpoin
     return endpoint
 
 
+def stopped() -> asyncio.Event:
+    """What ends a `run` at once that should have been refused, so that its test fails instead of hanging."""
+    stop = asyncio.Event()
+    stop.set()
+    return stop
+
+
 MINUTE = timedelta(minutes=1)

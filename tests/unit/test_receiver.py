@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pydantic
 import pytest
-from receiver_cases import QUEUE, always_failing, open_scene, serving
+from receiver_cases import QUEUE, always_failing, open_scene, serving, stopped
 
 from postdate import MessageContext, TryLater
 from postdate.errors import ConfigurationError, DelayedDeliveryDisabled, DestinationNotFound, UsageError
@@ -392,7 +392,7 @@ async def test_a_queue_that_is_missing_is_said_at_the_start():
         endpoint.handler(lambda body: None)
         async with endpoint:
             with pytest.raises(DestinationNotFound, match="nowhere"):
-                await endpoint.run()
+                await endpoint.run(stopped())
 
 
 async def test_a_queue_that_vanishes_is_told_and_tried_again():
@@ -417,7 +417,7 @@ async def test_with_delayed_delivery_off_delayed_retries_are_refused_at_the_star
         endpoint.handler(bytes)(lambda body: None)
         async with endpoint:
             with pytest.raises(ConfigurationError, match="POSTDATE_DELAYED_RETRIES=0"):
-                await endpoint.run()
+                await endpoint.run(stopped())
 
 
 async def test_with_delayed_delivery_off_the_receiver_works():
@@ -442,7 +442,7 @@ async def test_at_most_once_refuses_retries_at_the_start():
         endpoint.handler(bytes)(lambda body: None)
         async with endpoint:
             with pytest.raises(ConfigurationError, match="POSTDATE_IMMEDIATE_RETRIES=0"):
-                await endpoint.run()
+                await endpoint.run(stopped())
 
 
 async def test_at_most_once_acknowledges_first():

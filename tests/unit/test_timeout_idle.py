@@ -19,6 +19,7 @@ from legacy_cases import (
     store,
     timeout,
 )
+from receiver_cases import stopped
 
 from postdate.errors import (
     AccessDenied,
@@ -136,7 +137,7 @@ async def test_with_delayed_delivery_switched_off_nothing_is_polled():
     async with open_world(endpoint=OWNER, disable_delayed_delivery=True) as world:
         asked = count_requests(world)
         with pytest.raises(DelayedDeliveryDisabled):
-            await world.endpoint.run()
+            await world.endpoint.run(stopped())
         await world.clock.advance(HOUR)
         assert asked == []
 
