@@ -262,3 +262,63 @@ async def test_at_most_once_a_stop_while_it_is_acknowledged_sends_it_again():
                 await scene.clock.advance(3)
         assert seen == [b"{}"]
         assert scene.in_queue() == []
+
+
+async def served_by_two(scene, late):
+    """Who began with the only message, of two endpoints, 0 and 1; `late` slows the first one down."""
+    endpoints, seen = [scene.endpoint(), scene.endpoint()], []
+
+    def register(number, endpoint):
+        @endpoint.handler
+        async def work(body: bytes) -> None:
+            del body
+            seen.append(number)
+
+    for number, endpoint in enumerate(endpoints):
+        register(number, endpoint)
+    async with endpoints[0], endpoints[1]:
+        await endpoints[0].send(QUEUE, bytes(100_000))
+        late(endpoints[0].parts.backend)
+        async with serving_open(endpoints[0]):
+            await scene.clock.advance(1)
+            assert scene.in_queue()[0].dequeue_count == 1
+            async with serving_open(endpoints[1]):
+                await scene.clock.advance(100)
+    assert scene.in_queue() == []
+    return seen
+
+
+async def test_a_message_whose_receive_was_answered_too_late_is_not_begun_with():
+    """Its visibility timeout is over when it comes: others may have it, and one of them does."""
+    async with open_scene() as scene:
+
+        def late(backend):
+            receive = backend.receiver.receive
+
+            async def slow(*arguments, **options):
+                page = await receive(*arguments, **options)
+                await scene.clock.sleep(40 if page else 0)
+                return page
+
+            backend.receiver.receive = slow
+
+        assert await served_by_two(scene, late) == [1]
+
+
+async def test_a_message_that_was_lost_while_its_large_body_was_fetched_is_not_begun_with():
+    async with open_scene() as scene:
+
+        def late(backend):
+            get = backend.payloads.get
+
+            async def slow(name):
+                body = await get(name)
+                await scene.clock.sleep(40)
+                return body
+
+            async def fails(*arguments):
+                raise ServiceBusy("503")
+
+            backend.payloads.get, backend.receiver.extend = slow, fails
+
+        assert await served_by_two(scene, late) == [1]

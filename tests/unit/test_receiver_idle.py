@@ -1,10 +1,11 @@
 """What an idle receiver asks of the queue: one look after the other, each later, by the rule and no more."""
 
+import asyncio
 import itertools
 from datetime import timedelta
 
 import pytest
-from receiver_cases import always_failing, open_scene, serving_open
+from receiver_cases import QUEUE, always_failing, open_scene, serving_open
 
 from postdate import TryLater
 from postdate.events import Handled
@@ -158,6 +159,40 @@ async def test_what_a_slow_handler_gives_back_is_seen_in_time_however_rarely_the
         await scene.run_for(endpoint, seconds=600)
         assert len(began) == 2
         assert wait <= began[1] - began[0] - 500 <= wait + GRAIN + 0.001
+
+
+@pytest.mark.parametrize("answer", [0, 0.3])
+@pytest.mark.parametrize("delay", [10.4, 300], ids=["hidden at once", "by a row"])
+async def test_a_delayed_message_is_seen_in_time_however_rarely_the_queue_is_looked_at(delay, answer):
+    async with open_scene() as scene:
+        endpoint, began = (
+            scene.endpoint(disable_timeout_manager=True, receive_idle_interval=timedelta(minutes=1)),
+            [],
+        )
+
+        @endpoint.handler
+        async def work(body: bytes) -> None:
+            del body
+            began.append(scene.clock.now())
+
+        async with endpoint:
+            sender = endpoint.parts.backend.sender
+            send = sender.send
+
+            async def slow(*arguments, **options):
+                await scene.clock.sleep(answer)
+                return await send(*arguments, **options)
+
+            sender.send = slow
+            async with serving_open(endpoint):
+                await scene.clock.advance(1000)
+                due_at = scene.clock.now() + timedelta(seconds=delay)
+                scheduling = asyncio.create_task(endpoint.schedule(QUEUE, b"", at=due_at))
+                await scene.clock.advance(delay + 70)
+                await scheduling
+        (seen_at,) = began
+        # Hidden for whole seconds, from a request on that took its time.
+        assert timedelta(0) <= seen_at - due_at <= timedelta(seconds=1 + answer + GRAIN + 0.001)
 
 
 #: Seconds that the service takes for each receive.

@@ -85,29 +85,33 @@ class Receiver:
         self._freed = asyncio.Event()
         parts.stuck.on_change = self._freed.set
         self._expected = Expected()
-        #: Set when there is more to expect.
+        #: The next look of one who rests, and that something is to be seen before.
+        self._looks_at = 0.0
         self._sooner = asyncio.Event()
 
     def _hear(self, event: Event) -> None:
         """Remember when messages become visible: an idle receiver looks in that moment."""
         clock = self._parts.clock
         match event:
-            case HandedOver(destination=queue, due_at=due_at) | DelayedRetryAsked(queue=queue, due_at=due_at):
-                left = (due_at - clock.now()).total_seconds()
-            case Scheduled(destination=queue, due_at=due_at, path="queue"):
-                left = (due_at - clock.now()).total_seconds()
-            case MessageReturned(queue=queue, delay_s=left):
+            case HandedOver(destination=queue, hidden_for=hidden_s):
                 pass
+            case Scheduled(destination=queue, path="queue", hidden_for=hidden_s):
+                pass
+            case MessageReturned(queue=queue, delay_s=hidden_s):
+                pass
+            case DelayedRetryAsked(queue=queue, due_at=due_at):
+                hidden_s = (due_at - clock.now()).total_seconds()
             case ImmediateRetryAsked(queue=queue):
-                left = 0.0
+                hidden_s = 0.0
             case _:
                 return
         if queue == self._settings.queue:
-            now = clock.monotonic()
-            self._expected.add(now + left)
-            # It is hidden for whole seconds, counted by the service from a request that may have taken long.
-            self._expected.add(now + math.ceil(left - WAKE_SECONDS))
-            self._sooner.set()
+            # A queue hides for whole seconds, from a request on that has just been answered: not from when it
+            # was asked for, or a slow one would let it be looked for too early, and then long after.
+            at = clock.monotonic() + max(0, math.ceil(hidden_s - WAKE_SECONDS))
+            self._expected.add(at)
+            if at < self._looks_at:
+                self._sooner.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Receive until `stop` is set; then let handlers end, for as long as the grace allows.
@@ -182,6 +186,7 @@ class Receiver:
             self._sooner.clear()
             now = self._parts.clock.monotonic()
             wait = self._expected.wait(now, at_most=ends - now)
+            self._looks_at = now + wait
             await _first(stopping, wait_for(self._sooner, wait, self._parts.clock))
             expected = self._sooner.is_set()
 
