@@ -1,6 +1,7 @@
 """Handlers that hang, and how a receiver ends: what is critical, and what a stop waits for."""
 
 import asyncio
+import base64
 import threading
 from datetime import timedelta
 
@@ -264,7 +265,7 @@ async def test_at_most_once_a_stop_while_it_is_acknowledged_sends_it_again():
         assert scene.in_queue() == []
 
 
-async def served_by_two(scene, late):
+async def served_by_two(scene, put, late):
     """Who began with the only message, of two endpoints, 0 and 1; `late` slows the first one down."""
     endpoints, seen = [scene.endpoint(), scene.endpoint()], []
 
@@ -277,7 +278,7 @@ async def served_by_two(scene, late):
     for number, endpoint in enumerate(endpoints):
         register(number, endpoint)
     async with endpoints[0], endpoints[1]:
-        await endpoints[0].send(QUEUE, bytes(100_000))
+        await put(endpoints[0])
         late(endpoints[0].parts.backend)
         async with serving_open(endpoints[0]):
             await scene.clock.advance(1)
@@ -288,7 +289,16 @@ async def served_by_two(scene, late):
     return seen
 
 
-async def test_a_message_whose_receive_was_answered_too_late_is_not_begun_with():
+async def large(endpoint):
+    await endpoint.send(QUEUE, bytes(100_000))
+
+
+async def broken(endpoint):
+    await endpoint.parts.backend.sender.send(QUEUE, base64.b64encode(b'{"Id": "x", "Body": ""}').decode())
+
+
+@pytest.mark.parametrize(("put", "begun", "moved"), [(large, [1], 0), (broken, [], 1)])
+async def test_what_is_received_too_late_is_not_begun_with(put, begun, moved):
     """Its visibility timeout is over when it comes: others may have it, and one of them does."""
     async with open_scene() as scene:
 
@@ -302,7 +312,8 @@ async def test_a_message_whose_receive_was_answered_too_late_is_not_begun_with()
 
             backend.receiver.receive = slow
 
-        assert await served_by_two(scene, late) == [1]
+        assert await served_by_two(scene, put, late) == begun
+        assert len(scene.in_queue("error")) == moved
 
 
 async def test_a_message_that_was_lost_while_its_large_body_was_fetched_is_not_begun_with():
@@ -321,4 +332,4 @@ async def test_a_message_that_was_lost_while_its_large_body_was_fetched_is_not_b
 
             backend.payloads.get, backend.receiver.extend = slow, fails
 
-        assert await served_by_two(scene, late) == [1]
+        assert await served_by_two(scene, large, late) == [1]
