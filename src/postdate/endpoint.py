@@ -152,6 +152,9 @@ class Endpoint(Registration):
             inbox: create the table of its inboxes too; their first use does it otherwise, if it may.
 
         Returns the names of what this call created. Needs rights that a running endpoint does not.
+
+        Raises:
+            ConfigurationError: the timeout manager is asked for, and switched off.
         """
         return await create_missing(
             self._settings, self.parts.backend, queues, timeout_manager=timeout_manager, inbox=inbox

@@ -147,6 +147,13 @@ def test_doctor_says_when_it_is_switched_off(cli, storage, places, monkeypatch):
     assert "POSTDATE_DISABLE_TIMEOUT_MANAGER" in doctor(cli)["found"]
 
 
+def test_setup_of_what_is_switched_off_is_one_line(cli, storage, places, monkeypatch):
+    monkeypatch.setenv("POSTDATE_DISABLE_TIMEOUT_MANAGER", "true")
+    done = cli("setup", "--timeout-manager")
+    assert done.code == 2
+    assert "unset POSTDATE_DISABLE_TIMEOUT_MANAGER" in done.complaint
+
+
 def test_a_partition_scope_that_cannot_be_is_one_line(cli, storage):
     done = cli("setup", "--timeout-partition-scope", "ddMMyyyy")
     assert done.code == 2

@@ -23,6 +23,7 @@ from receiver_cases import stopped
 
 from postdate.errors import (
     AccessDenied,
+    ConfigurationError,
     CriticalFailure,
     DelayedDeliveryDisabled,
     NotProvisioned,
@@ -157,6 +158,14 @@ async def test_set_up_makes_its_places_only_when_asked():
         made = await world.endpoint.setup(timeout_manager=True)
         assert made == ["table TimeoutDataTableName", f"queue {REQUESTS}", f"queue {NOTICES}"]
         assert await world.endpoint.setup(timeout_manager=True) == []
+
+
+async def test_switched_off_set_up_refuses_to_make_its_places():
+    async with open_world(endpoint=OWNER, disable_timeout_manager=True) as world:
+        with pytest.raises(ConfigurationError, match="unset POSTDATE_DISABLE_TIMEOUT_MANAGER"):
+            await world.endpoint.setup(timeout_manager=True)
+        assert set(world.account.queues) & {REQUESTS, NOTICES} == set()
+        assert world.account.timeouts == {}
 
 
 # --- what it says ---------------------------------------------------------------------------------

@@ -15,7 +15,15 @@ async def create_missing(
 
     Store and queues of the legacy timeout manager, and the table of the inboxes, only if asked for.
     Returns the names of what this call created.
+
+    Raises:
+        ConfigurationError: the timeout manager is asked for, and switched off.
     """
+    if timeout_manager and settings.disable_timeout_manager:
+        raise ConfigurationError(
+            "places of the legacy timeout manager are asked for, and it is switched off: unset "
+            "POSTDATE_DISABLE_TIMEOUT_MANAGER, or set up without them"
+        )
     wanted = [*queues, settings.error_queue]
     created: list[str] = []
     if not settings.disable_delayed_delivery:
