@@ -135,3 +135,24 @@ async def test_a_timeout_without_a_time_is_refused():
         await scene.put()
         await scene.run_for(endpoint, seconds=2)
         assert "delay" in heard[0]
+
+
+async def test_a_handler_may_say_whose_timeout_it_is():
+    saga_id = "99999999-2222-3333-4444-555555555555"
+    async with open_scene() as scene:
+        endpoint, seen = scene.endpoint(), []
+
+        @endpoint.handler
+        async def start(body: bytes, context: MessageContext) -> None:
+            context.request_timeout(2, body, saga_id=saga_id, saga_type="Contoso.Other")
+
+        @endpoint.timeout_handler
+        async def over(state: bytes, context: MessageContext) -> None:
+            del state
+            seen.append((context.headers[h.SAGA_ID], context.headers[h.SAGA_TYPE]))
+
+        await scene.put(
+            **{h.SAGA_ID: "11111111-2222-3333-4444-555555555555", h.SAGA_TYPE: "Contoso.OrderSaga"}
+        )
+        await scene.run_for(endpoint, seconds=5)
+        assert seen == [(saga_id, "Contoso.Other")]
