@@ -7,7 +7,14 @@ import pytest
 from engine_cases import NEVER_CRITICAL, Outage, open_world
 
 from postdate import Outgoing
-from postdate.errors import AccessDenied, DestinationNotFound, MessageTooLarge, OutcomeUnknown, StorageError
+from postdate.errors import (
+    AccessDenied,
+    DestinationNotFound,
+    MessageTooLarge,
+    OutcomeUnknown,
+    ServiceBusy,
+    StorageError,
+)
 from postdate.events import DispatchFailed, ErrorQueueRefused, HandedOver, MovedToErrorQueue, PassFinished
 from postdate.model import headers as h
 
@@ -146,6 +153,26 @@ async def test_a_row_stays_backed_off_until_the_error_queue_takes_it(error, guar
         outage.lasts = False
         await world.clock.advance(62)
         assert len(world.in_queue("error")) == 1
+        assert world.rows == {}
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_row_stays_where_the_error_queue_refuses_and_its_back_off_can_not_be_written():
+    async with open_world(lookahead=0, number_of_retries=0, **NEVER_CRITICAL) as world:
+        await world.backend.sender.create("gone")
+        await world.endpoint.schedule("gone", "x", delay=2)
+        await world.backend.sender.delete("gone")
+        refusing = Outage(ServiceBusy, when=lambda to, *_, **__: to == "error")
+        refusing.of(world.backend.sender, "send")
+        forgetful = Outage(ServiceBusy).of(world.backend.store, "update")
+        running = asyncio.create_task(world.endpoint.run())
+        await world.clock.advance(30)
+        assert len(world.log.of(ErrorQueueRefused)) > 1
+        assert len(world.rows) == 1
+        refusing.lasts = forgetful.lasts = False
+        await world.clock.advance(62)
+        assert [m.body for m in world.opened("error")] == [b"x"]
         assert world.rows == {}
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -53,9 +53,10 @@ async def test_a_row_whose_storing_takes_longer_than_its_delay_wakes_the_leader_
         await ended(world, running)
 
 
-async def test_a_row_that_is_stored_while_a_pass_is_under_way_is_not_overlooked():
+@pytest.mark.parametrize("last_look", [False, True], ids=["its rows are read", "its last look is answered"])
+async def test_a_row_that_is_stored_while_a_pass_is_under_way_is_not_overlooked(last_look):
     async with open_world(lookahead=0, idle_interval=60) as world:
-        store, due = world.backend.store, world.backend.store.due
+        store, due, next_due = world.backend.store, world.backend.store.due, world.backend.store.next_due
         reading, go_on = asyncio.Event(), asyncio.Event()
 
         async def held(until):
@@ -64,13 +65,23 @@ async def test_a_row_that_is_stored_while_a_pass_is_under_way_is_not_overlooked(
             reading.set()
             await go_on.wait()
 
+        async def held_look(*arguments):
+            found = await next_due(*arguments)
+            if world.log.of(HandedOver):  # the pass asks when it has to be back
+                reading.set()
+                await go_on.wait()
+            return found
+
         await world.endpoint.schedule("orders", "first", delay=1)
-        store.due = held
+        if last_look:
+            store.next_due = held_look
+        else:
+            store.due = held
         running = asyncio.create_task(world.endpoint.run())
         await world.clock.advance(1)
         await reading.wait()
-        store.due = due
-        # Read already, and the pass goes on for as long as its last look at the table takes.
+        store.due, store.next_due = due, next_due
+        # Read already, and the pass is not over.
         await world.endpoint.schedule("orders", "second", delay=0.01)
         await world.clock.advance(0.1)
         go_on.set()
