@@ -158,6 +158,27 @@ async def test_a_row_stays_backed_off_until_the_error_queue_takes_it(error, guar
         await asyncio.gather(running, return_exceptions=True)
 
 
+async def test_failures_of_the_service_take_no_attempt_away_from_those_of_the_message():
+    async with open_world(lookahead=0, number_of_retries=2, **NEVER_CRITICAL) as world:
+        await world.backend.sender.create("gone")
+        await world.endpoint.schedule("gone", "x", delay=2)
+        await world.backend.sender.delete("gone")
+        busy = Outage(ServiceBusy, when=lambda to, *_, **__: to == "gone")
+        busy.of(world.backend.sender, "send")
+        running = asyncio.create_task(world.endpoint.run())
+        await world.clock.advance(60)
+        assert len(busy.tried) >= 5
+        (waiting,) = [row async for row in world.endpoint.upcoming()]
+        assert waiting.failure_count == 0
+        busy.lasts = False
+        await world.clock.advance(120)
+        (moved,) = world.log.of(MovedToErrorQueue)
+        assert moved.attempts == 3
+        assert [event.attempts for event in world.log.of(DispatchFailed) if event.counted] == [1, 2]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_a_row_stays_where_the_error_queue_refuses_and_its_back_off_can_not_be_written():
     async with open_world(lookahead=0, number_of_retries=0, **NEVER_CRITICAL) as world:
         await world.backend.sender.create("gone")
