@@ -18,6 +18,7 @@ def inside(key, part):
         and (part.last is None or key.partition <= part.last)
         and (part.row_from is None or key.row >= part.row_from)
         and (part.row_until is None or key.row < part.row_until)
+        and (part.after is None or key.partition > part.after)
     )
 
 
@@ -47,6 +48,7 @@ def test_each_key_lies_in_exactly_one_range(pairs, size):
         (KeyRange("a", "a"), "PartitionKey eq 'a'"),
         (KeyRange("a", "a", "x'", "y"), "PartitionKey eq 'a' and RowKey ge 'x''' and RowKey lt 'y'"),
         (KeyRange(None, "b"), "PartitionKey le 'b'"),
+        (KeyRange(last="b", after="a"), "PartitionKey le 'b' and PartitionKey gt 'a'"),
     ],
 )
 def test_a_range_as_the_service_reads_it(part, text):

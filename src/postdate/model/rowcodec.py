@@ -87,6 +87,8 @@ def decode_row(properties: Mapping[str, RowValue], etag: str) -> Row:
 
 def instant_of(value: object) -> datetime | None:
     """An instant as a column holds it, aware and plain; None: it is none."""
+    if type(value) is datetime and value.tzinfo is UTC:
+        return value  # nearly all are
     if not isinstance(value, datetime):
         return None
     # SDKs hand out subclasses; a plain aware datetime is what the rest of the code compares.

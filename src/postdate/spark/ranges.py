@@ -4,10 +4,11 @@ A part is either whole hours (table partitions) or a piece of one hour, so that 
 part, whatever its row key looks like, and the service can seek to it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import NamedTuple
 
 from postdate.model.keys import RowKey, bound
 
@@ -38,12 +39,16 @@ class DueWindow:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Rows with `first <= partition <= last`, in one hour also `row_from <= row < row_until`; None: open."""
+    """Rows with `first <= partition <= last`, in one hour also `row_from <= row < row_until`; None: open.
+
+    With `after` also `partition > after`.
+    """
 
     first: str | None = None
     last: str | None = None
     row_from: str | None = None
     row_until: str | None = None
+    after: str | None = None
 
     def filter(self) -> str:
         """As a filter of the table service; empty: all rows."""
@@ -52,9 +57,18 @@ class KeyRange:
         else:
             conditions = [f"PartitionKey ge {_quoted(self.first)}"] if self.first is not None else []
             conditions += [f"PartitionKey le {_quoted(self.last)}"] if self.last is not None else []
+        conditions += [f"PartitionKey gt {_quoted(self.after)}"] if self.after is not None else []
         conditions += [f"RowKey ge {_quoted(self.row_from)}"] if self.row_from is not None else []
         conditions += [f"RowKey lt {_quoted(self.row_until)}"] if self.row_until is not None else []
         return " and ".join(conditions)
+
+
+class Hour(NamedTuple):
+    """A partition, its rows, and the row keys that cut it into pieces."""
+
+    partition: str
+    rows: int
+    boundaries: Sequence[str]
 
 
 def hours(window: DueWindow) -> KeyRange:
@@ -72,9 +86,14 @@ def cut(keys: Iterable[RowKey], rows: int) -> Iterator[KeyRange]:
 
     Nothing but the current hour's boundaries is kept, however many keys there are.
     """
+    return joined(counted(keys, rows), rows)
+
+
+def joined(hours: Iterable[Hour], rows: int) -> Iterator[KeyRange]:
+    """Ranges of about so many rows: hours in order, few together, many in pieces."""
     whole: KeyRange | None = None
     held = 0
-    for partition, count, boundaries in _hours(keys, rows):
+    for partition, count, boundaries in hours:
         if boundaries:
             if whole is not None:
                 yield whole
@@ -92,19 +111,19 @@ def cut(keys: Iterable[RowKey], rows: int) -> Iterator[KeyRange]:
         yield whole
 
 
-def _hours(keys: Iterable[RowKey], rows: int) -> Iterator[tuple[str, int, list[str]]]:
-    """Each partition, its rows, and the row keys that cut it into pieces of `rows`."""
+def counted(keys: Iterable[RowKey], rows: int) -> Iterator[Hour]:
+    """The hours of keys that come in order."""
     partition, count, boundaries = "", 0, list[str]()
     for key in keys:
         if key.partition != partition:
             if count:
-                yield partition, count, boundaries
+                yield Hour(partition, count, boundaries)
             partition, count, boundaries = key.partition, 0, []
         elif count and not count % rows:
             boundaries.append(key.row)
         count += 1
     if count:
-        yield partition, count, boundaries
+        yield Hour(partition, count, boundaries)
 
 
 def _quoted(text: str) -> str:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import UUID
@@ -34,7 +35,8 @@ Keyed = TypeVar("Keyed")
 
 def _instant(text: str) -> datetime:
     """The instant of an Edm.DateTime: UTC, its ticks of 100 ns cut to microseconds, as the SDK does."""
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo is UTC else found.replace(tzinfo=UTC)
 
 
 #: What JSON holds as text, by its type. All other types are what JSON makes of them.
@@ -113,21 +115,28 @@ def json_of(entity: Mapping[str, RowValue | UUID]) -> bytes:
 
 def properties_of(entry: Mapping[str, Any]) -> tuple[Entity, str]:
     """The properties and the etag of an entity in a page's JSON. A value not of its type stays text."""
-    found: Entity = {}
-    typed: list[tuple[str, str]] = []
-    for name, value in entry.items():
-        if name.endswith(_TYPE):
-            typed.append((name[: -len(_TYPE)], value))
-        elif name != "Timestamp" and not name.startswith("odata."):
-            found[name] = value
-    for name, edm_type in typed:
-        read, value = _READ.get(edm_type), found.get(name)
+    plain, typed = _members(tuple(entry))
+    found: Entity = {name: entry[name] for name in plain}
+    for name, type_name in typed:
+        read, value = _READ.get(entry[type_name]), found.get(name)
         if read is not None and isinstance(value, str):
             try:
                 found[name] = read(value)
             except ValueError:
                 continue
     return found, entry.get("odata.etag") or _etag_of(entry)
+
+
+@lru_cache(maxsize=256)
+def _members(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Which members of an entity in JSON are properties, and which tell a property's type."""
+    typed = [name for name in names if name.endswith(_TYPE)]
+    plain = (
+        name
+        for name in names
+        if not name.endswith(_TYPE) and name != "Timestamp" and not name.startswith("odata.")
+    )
+    return tuple(plain), tuple((name[: -len(_TYPE)], name) for name in typed)
 
 
 def _etag_of(entry: Mapping[str, Any]) -> str:

@@ -140,7 +140,7 @@ class _Drain:
         tally = self._tally(order, progress) if order.shares else Tally()
         if self._asked.is_set() and tally.end == DONE and not order.shares:
             tally.end = STOPPED
-        left = sum(1 for _ in iterate(partial(self._keys, until)))
+        left = sum(map(len, iterate(partial(self._keys, until))))
         tasks.run(partial(self._clear, ""))
         loaded = self._settings.load()
         batch = 0 if loaded.guarantee is Guarantee.AT_MOST_ONCE else loaded.unremoved_limit
@@ -201,17 +201,16 @@ class _Drain:
             return parts.clock.now() + parts.settings.lookahead
 
     def _counted(self, until: datetime) -> Iterator[RowKey]:
-        for key in iterate(partial(self._keys, until)):
-            self._found += 1
-            yield key
+        for keys in iterate(partial(self._keys, until)):
+            self._found += len(keys)
+            yield from keys
 
-    async def _keys(self, until: datetime) -> AsyncGenerator[RowKey, None]:
+    async def _keys(self, until: datetime) -> AsyncGenerator[list[RowKey], None]:
+        """Page by page: a turn of the loop for each would take longer than reading it."""
         window = DueWindow(end=until)
         async with opened(self._settings) as endpoint:
             async for page in azure_backend(endpoint).scan().pages(hours(window).filter(), _KEYS):
-                for one in page:
-                    if window.holds(due_of(one)):
-                        yield one.key
+                yield [one.key for one in page if window.holds(due_of(one))]
 
     async def _mark(self) -> None:
         async with opened(self._settings) as endpoint:

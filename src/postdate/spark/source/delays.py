@@ -5,7 +5,9 @@ columns that are asked for are read. Every task opens the storage account for it
 """
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -17,21 +19,21 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from postdate.backends.azure_storage.scan import KEYS
 from postdate.errors import UsageError
-from postdate.model.keys import RowKey
 from postdate.model.rowcodec import DUE_TIME
 from postdate.spark import schema as columns
-from postdate.spark.ranges import DueWindow, KeyRange, cut, hours
+from postdate.spark.looks import looked
+from postdate.spark.ranges import DueWindow, Hour, KeyRange, hours, joined
 from postdate.spark.reference import SettingsReference
-from postdate.spark.source.columns import COLUMNS, STORED, column_array, due_of
+from postdate.spark.source.columns import STORED, columns_of, due_of
 from postdate.spark.source.delays_writer import DelaysWriter
 from postdate.spark.source.filters import narrowed
-from postdate.spark.tasks import azure_backend, iterate, opened
+from postdate.spark.tasks import azure_backend, iterate, opened, run
 
 #: Rows of one range, unless option rowsPerPartition says otherwise.
 ROWS_PER_PARTITION = 10_000
 _OPTIONS = frozenset({"rowsperpartition", "run"})
-_KEYS = ("PartitionKey", "RowKey")
 
 
 class DelaysSource(DataSource):
@@ -99,16 +101,16 @@ class DelaysReader(DataSourceReader):
         return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ranges of about even size, found by reading keys alone: memory does not grow with the rows."""
+        """Ranges of about even size, found by looks at a few keys."""
+        within = hours(self._window)
         # Spark wants one at least.
-        ranges = list(cut(iterate(self._keys), self._rows)) or [hours(self._window)]
+        ranges = list(joined(run(partial(self._looked, within)), self._rows)) or [within]
         return [RangePartition(keys) for keys in ranges]
 
-    async def _keys(self) -> AsyncGenerator[RowKey, None]:
+    async def _looked(self, within: KeyRange) -> list[Hour]:
         async with opened(self._reference) as endpoint:
-            async for page in azure_backend(endpoint).scan().pages(hours(self._window).filter(), _KEYS):
-                for one in page:
-                    yield one.key
+            scan = azure_backend(endpoint).scan()
+            return await looked(lambda keys, most: scan.first_keys(keys.filter(), most), within, self._rows)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a range, a page at a time."""
@@ -120,9 +122,14 @@ class DelaysReader(DataSourceReader):
         names = self._schema.names
         stored = {column for name in names for column in STORED.get(name, ())}
         # A row is judged by its due time, whatever is asked for.
-        select = sorted({*_KEYS, DUE_TIME, *stored})
-        async with opened(self._reference) as endpoint:
-            async for page in azure_backend(endpoint).scan().pages(keys.filter(), select):
-                rows = [one for one in page if self._window.holds(due_of(one))]
-                arrays = [column_array([COLUMNS[f.name](one) for one in rows], f.type) for f in arrow]
-                yield pa.RecordBatch.from_arrays(arrays, schema=arrow)
+        select = sorted({*KEYS, DUE_TIME, *stored})
+        async with (
+            opened(self._reference) as endpoint,
+            aclosing(azure_backend(endpoint).scan().pages(keys.filter(), select)) as pages,
+        ):
+            async for page in pages:
+                due = [(one, due_of(one)) for one in page]
+                held = [pair for pair in due if self._window.holds(pair[1])]
+                known = {"due_time": [at for _, at in held]}
+                columns = columns_of([one for one, _ in held], arrow, known)
+                yield pa.RecordBatch.from_arrays(columns, schema=arrow)
