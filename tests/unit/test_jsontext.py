@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from unit_cases import examples, header_maps, texts
 
 from postdate.errors import PoisonMessage
-from postdate.model.jsontext import quote, quote_or_null, read, write_map
+from postdate.model.jsontext import longest_map, quote, quote_or_null, read, write_map
 
 #: The escapes of System.Text.Json's default encoder, as a table: one entry for each character of ASCII.
 ESCAPED = {chr(code): f"\\u{code:04X}" for code in [*range(0x20), 0x7F]}
@@ -33,6 +33,17 @@ def test_each_character_of_ascii_is_written_by_the_table():
     for char, written in TABLE.items():
         assert quote(char) == f'"{written}"'
         assert quote(f"a{char}b") == f'"a{written}b"'
+
+
+@given(header_maps)
+@examples(75)
+def test_no_map_is_longer_than_it_can_be(values):
+    assert len(write_map(values)) <= longest_map(values)
+
+
+def test_a_map_of_pairs_of_surrogates_is_nearly_as_long_as_it_can_be():
+    values = {"\U00010000" * 9: "\U0010ffff" * 9}
+    assert longest_map(values) - 3 == len(write_map(values))
 
 
 @given(texts | st.text())

@@ -92,8 +92,9 @@ class Acceptance:
             raise InvalidDestination(
                 f"destination {outgoing.destination!r} is not text; write queue or queue@alias"
             )
-        # The text itself: a str enum's member would end up in a row as the member's name.
-        outgoing = replace(outgoing, destination=str.__str__(outgoing.destination))
+        if type(outgoing.destination) is not str:
+            # The text itself: a str enum's member would end up in a row as the member's name.
+            outgoing = replace(outgoing, destination=str.__str__(outgoing.destination))
         parse_destination(outgoing.destination)
         headers = check_headers(outgoing.headers)
         if outgoing.expires_after is None:
@@ -183,7 +184,7 @@ class Acceptance:
                     f"{form.value}; a claim check needs headers, so use form nservicebus or a smaller body"
                 )
             return message, None
-        probe = replace(message, headers={**message.headers, h.TERM: _TERM_PLACEHOLDER})
+        probe = Message(message.message_id, {**message.headers, h.TERM: _TERM_PLACEHOLDER}, message.body)
         if fits(probe, form, reserve=FAULT_RESERVE_BYTES):
             return message, None
         if not self._settings.claim_check:

@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from postdate.errors import InvalidBody, PoisonMessage
 from postdate.model import headers as h
-from postdate.model.jsontext import quote, quote_or_null, read, write_map
+from postdate.model.jsontext import longest_map, longest_text, quote, quote_or_null, read, write_map
 from postdate.model.limits import ENVELOPE_BYTES, QUEUE_TEXT_BYTES
 from postdate.model.message import Message
 from postdate.model.rowcodec import headers_of
@@ -35,6 +35,8 @@ _MEMBERS = (
     "CorrelationId",
     "Recoverable",
 )
+#: More than the wrapper's own characters: names of members, nulls, a number.
+_WRAPPER_BYTES = 300
 _LOWER_MEMBERS = {name.lower() for name in _MEMBERS}
 
 
@@ -95,7 +97,16 @@ def fits(message: Message, form: EnvelopeForm, *, reserve: int = 0) -> bool:
         return len(message.body) + reserve <= QUEUE_TEXT_BYTES
     if form is EnvelopeForm.RAW:
         return len(message.body) + reserve <= ENVELOPE_BYTES
-    return len(wrapper_json(message)) + reserve <= ENVELOPE_BYTES  # ASCII: characters are bytes
+    room = ENVELOPE_BYTES - reserve
+    # ASCII: characters are bytes.
+    return _longest_wrapper(message) <= room or len(wrapper_json(message)) <= room
+
+
+def _longest_wrapper(message: Message) -> int:
+    """At least as many bytes as the wrapper takes: most messages fit by far, and need not be written."""
+    headers = message.headers
+    texts = (message.message_id, headers.get(h.REPLY_TO) or "", headers.get(h.CORRELATION_ID) or "")
+    return _WRAPPER_BYTES + longest_map(headers) + sum(map(longest_text, texts)) + len(message.body) * 4 // 3
 
 
 def _clean_text(body: bytes) -> str:

@@ -7,6 +7,7 @@ size of a message is what .NET would see, and golden files compare to the letter
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -57,6 +58,16 @@ def write_map(values: dict[str, str | None]) -> str:
         if _PLAIN_LINES.fullmatch(text) and text.count("\t") == marks and text.count("\n") == marks - 1:
             return '{"' + text.replace("\t", '":"').replace("\n", '","') + '"}'
     return "{" + ",".join(f"{quote(k)}:{quote_or_null(v)}" for k, v in values.items()) + "}"
+
+
+def longest_map(values: Mapping[str, str | None]) -> int:
+    """At least as many characters as `write_map` takes, at a tenth of its cost."""
+    return 2 + sum([longest_text(name) + longest_text(value or "") + 4 for name, value in values.items()])
+
+
+def longest_text(text: str) -> int:
+    """At least as many characters as a JSON string of it takes."""
+    return 12 * len(text) + 2  # a pair of surrogates, both escaped
 
 
 def write_newtonsoft_map(values: dict[str, str | None]) -> str:

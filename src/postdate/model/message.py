@@ -10,7 +10,7 @@ import msgspec
 
 from postdate.errors import InvalidBody, InvalidHeader, MessageTooLarge, shown
 from postdate.model.headers import Headers
-from postdate.model.jsontext import write_map
+from postdate.model.jsontext import longest_map, write_map
 from postdate.model.limits import STRING_PROPERTY_UNITS
 
 JSON_TYPE = "application/json"
@@ -116,6 +116,8 @@ def check_headers_size(headers: Headers) -> None:
     Raises:
         MessageTooLarge: they are longer than a string property (32,768 characters).
     """
+    if longest_map(headers) <= STRING_PROPERTY_UNITS:
+        return
     units = len(write_map(headers))  # ASCII, so characters are UTF-16 units
     if units > STRING_PROPERTY_UNITS:
         raise MessageTooLarge(

@@ -6,6 +6,7 @@ Rules: nservicebus-azure, 1.1 and 2.5; the service's own limits for tables, cont
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from postdate.errors import ConfigurationError, InvalidDestination, shown
 
@@ -115,9 +116,17 @@ def destination(text: str) -> Address:
     Raises:
         InvalidDestination: see `split_address` and `check_queue`.
     """
+    return _known(text) if type(text) is str else _checked(text)
+
+
+def _checked(text: str) -> Address:
     address = split_address(text)
     check_queue(address.queue)
     return address
+
+
+#: Many messages have one destination.
+_known = lru_cache(maxsize=1_000)(_checked)
 
 
 def dispatch_address(text: str) -> str:

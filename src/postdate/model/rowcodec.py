@@ -31,9 +31,14 @@ BODY_BLOB = "BodyBlob"
 SCHEDULED_TIME = "ScheduledTime"
 
 
-def encode_row(delayed: DelayedMessage) -> dict[str, RowValue]:
-    """The properties of the row, keys included; a None-valued property is left out."""
-    key = delayed.key
+def encode_row(delayed: DelayedMessage, key: RowKey | None = None) -> dict[str, RowValue]:
+    """The properties of the row, keys included; a None-valued property is left out.
+
+    Args:
+        delayed: what waits.
+        key: its own, where it is known already.
+    """
+    key = key or delayed.key
     message = delayed.message
     row: dict[str, RowValue] = {
         "PartitionKey": key.partition,

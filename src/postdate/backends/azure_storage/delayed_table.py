@@ -333,6 +333,6 @@ def _attempts(row: Row) -> tuple[int, datetime | None]:
 def _written(messages: Mapping[RowKey, DelayedMessage]) -> Iterator[tuple[tuple[RowKey, _Insert], str, int]]:
     """The messages as `chunks` takes them, each encoded when its turn comes."""
     for key, message in messages.items():
-        entity = entity_of(message)
+        entity = entity_of(message, key)
         row = _Insert(entity, json_of(entity))
         yield (key, row), key.partition, wire_bytes(row.json)

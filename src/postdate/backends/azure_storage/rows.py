@@ -78,10 +78,11 @@ def plain_value(value: object) -> RowValue:
     return str(value)
 
 
-def entity_of(delayed: DelayedMessage) -> Entity:
+def entity_of(delayed: DelayedMessage, key: RowKey) -> Entity:
     """The entity of a delayed message; text of exact type, since the SDK refuses subclasses of str."""
     return {
-        name: str(value) if isinstance(value, str) else value for name, value in encode_row(delayed).items()
+        name: str(value) if isinstance(value, str) else value
+        for name, value in encode_row(delayed, key).items()
     }
 
 

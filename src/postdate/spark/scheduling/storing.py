@@ -4,9 +4,11 @@ Always rows, also for what is due soon: a row has one key however often a task r
 into a queue twice is there twice. What is due within the leader's rest may so be late by its idle interval.
 """
 
+import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from itertools import islice
 from typing import Any
 
@@ -19,6 +21,7 @@ from postdate.engine.intake import place_of
 from postdate.errors import InvalidBody, PostdateError, StorageError
 from postdate.model import headers as h
 from postdate.model.durations import parse_instant_text
+from postdate.model.keys import EPOCH
 from postdate.model.message import JSON_TYPE
 from postdate.spark.scheduling.messages import BYTES, JSON, TEXT
 
@@ -26,6 +29,9 @@ from postdate.spark.scheduling.messages import BYTES, JSON, TEXT
 CHUNK = 2_000
 #: Refused rows whose id and reason are kept; all are counted.
 EXAMPLES = 5
+#: Messages accepted before answers of the service get a turn.
+_TURN = 50
+_INSTANTS = pa.timestamp("us", tz="UTC")
 _MODULUS = 1 << 128
 
 Fields = dict[str, Any]
@@ -73,6 +79,24 @@ def key_sum(keys: Iterable[str]) -> str:
     return f"{total % _MODULUS:032x}"
 
 
+def rows_of(batch: pa.RecordBatch) -> Iterator[Fields]:
+    """The rows of a batch as Python has them."""
+    columns = [_values(column) for column in batch.columns]
+    names = batch.schema.names
+    return (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+
+
+def _values(column: pa.Array) -> Sequence[Any]:
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if column.type == _INSTANTS:
+        # Arrow's own way goes through the names of time zones, row by row.
+        micros = column.cast(pa.int64()).to_pylist()
+        return [None if value is None else EPOCH + timedelta(microseconds=value) for value in micros]
+    values: Sequence[Any] = column.to_pylist(maps_as_pydicts="strict")
+    return values
+
+
 def outgoing_of(row: Fields) -> Outgoing:
     """The message of a row of `message_column`, or of a frame that was written as it is.
 
@@ -108,7 +132,9 @@ async def judged(endpoint: Endpoint, rows: Sequence[Fields]) -> list[Accepted | 
     """
     intake = endpoint.parts.intake
     verdicts: list[Accepted | PostdateError] = []
-    for row in rows:
+    for number, row in enumerate(rows):
+        if number % _TURN == 0:
+            await asyncio.sleep(0)
         try:
             verdicts.append(await intake.accept_unasked(outgoing_of(row)))
         except StorageError:
@@ -129,22 +155,31 @@ async def store(endpoint: Endpoint, batches: Iterator[pa.RecordBatch]) -> Stored
     """
     total = Stored()
     last: object = None
-    async for chunk in _chunks(batches):
-        verdicts = await judged(endpoint, chunk)
-        accepted: list[Accepted] = []
-        for row, verdict in zip(chunk, verdicts, strict=True):
-            if isinstance(verdict, PostdateError):
-                total += _refused(row, verdict)
-                continue
-            place = place_of(verdict.delayed)
-            # Rows come in order of these, so that the same again follows at once.
-            if place == last:
-                total.repeated += 1
-            else:
-                accepted.append(verdict)
-            last = place
-        total += await _stored(endpoint, accepted)
-    return total
+    before: asyncio.Task[Stored] | None = None
+    try:
+        for chunk in _chunks(batches):
+            # While the chunk before is stored.
+            verdicts = await judged(endpoint, chunk)
+            accepted: list[Accepted] = []
+            for row, verdict in zip(chunk, verdicts, strict=True):
+                if isinstance(verdict, PostdateError):
+                    total += _refused(row, verdict)
+                    continue
+                place = place_of(verdict.delayed)
+                # Rows come in order of these, so that the same again follows at once.
+                if place == last:
+                    total.repeated += 1
+                else:
+                    accepted.append(verdict)
+                last = place
+            if before is not None:
+                total += await before
+            before = asyncio.create_task(_stored(endpoint, accepted))
+        return total if before is None else total + await before
+    finally:
+        if before is not None:
+            before.cancel()
+            await asyncio.gather(before, return_exceptions=True)
 
 
 async def _stored(endpoint: Endpoint, accepted: Sequence[Accepted]) -> Stored:
@@ -166,7 +201,7 @@ def _refused(row: Fields, error: PostdateError) -> Stored:
     return Stored(refused=1, examples=[(str(row["message_id"]), str(error))])
 
 
-async def _chunks(batches: Iterator[pa.RecordBatch]) -> AsyncIterator[list[Fields]]:
-    rows = (row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict"))
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[list[Fields]]:
+    rows = (row for batch in batches for row in rows_of(batch))
     while chunk := list(islice(rows, CHUNK)):
         yield chunk
