@@ -50,7 +50,7 @@ def wait_for_rows(on_endpoint, at_least, running):
 
 def test_tasks_that_are_killed_run_again_and_write_nothing_twice(spark, reference, on_endpoint):
     with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(schedule, frame_of(spark), reference, run="killed", rows_per_bucket=4_000)
+        running = threads.submit(schedule, frame_of(spark), reference, run="killed", rows_per_bucket=8_000)
         wait_for_rows(on_endpoint, 500, running)
         victims = workers()
         assert not running.done()
