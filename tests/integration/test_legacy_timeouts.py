@@ -283,14 +283,14 @@ async def test_an_add_that_broke_anywhere_is_completed_by_its_repeat(old, nth, h
 
 async def test_a_removal_that_never_arrived_is_repeated(old):
     await old.timeouts.add(timeout())
-    old.faults.on("table.batch_delete").break_connection()
+    old.faults.on("table.delete").break_connection()
     assert await old.timeouts.remove(timeout().id) is True
     assert await old.left() == 0
 
 
 async def test_a_removal_whose_answer_was_lost_is_not_claimed(old):
     await old.timeouts.add(timeout())
-    old.faults.on("table.batch_delete").lose_answer()
+    old.faults.on("table.delete").lose_answer()
     with pytest.raises(OutcomeUnknown):
         await old.timeouts.remove(timeout().id)
     assert await old.timeouts.get(timeout().id) is None
@@ -301,7 +301,7 @@ async def test_a_removal_whose_answer_was_lost_is_not_claimed(old):
 
 async def test_a_removal_that_fails_behind_the_main_row_is_one(old):
     await old.timeouts.add(timeout())
-    old.faults.on("table.delete", times=99).respond(500, "InternalError")
+    old.faults.on("table.delete", nth=2, times=99).respond(500, "InternalError")
     assert await old.timeouts.remove(timeout().id) is True
     assert await old.timeouts.remove(timeout().id) is False
     assert await old.timeouts.get(timeout().id) is None
