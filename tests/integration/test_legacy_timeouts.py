@@ -307,6 +307,20 @@ async def test_a_removal_that_fails_behind_the_main_row_is_one(old):
     assert await old.timeouts.get(timeout().id) is None
 
 
+async def test_a_timeout_that_is_removed_between_its_row_and_its_body_is_gone(old, monkeypatch):
+    await old.timeouts.add(timeout())
+    read = old.timeouts.main_row
+
+    async def then_removed(timeout_id):
+        row = await read(timeout_id)
+        monkeypatch.setattr(old.timeouts, "main_row", read)
+        assert await old.timeouts.remove(timeout_id)
+        return row
+
+    monkeypatch.setattr(old.timeouts, "main_row", then_removed)
+    assert await old.timeouts.get(timeout().id) is None
+
+
 async def test_empty_pages_are_not_the_end(old):
     await old.timeouts.add(timeout())
     for everywhere in (False, True):

@@ -93,7 +93,15 @@ class TimeoutQueries:
         if row is None:
             return None
         found, name = decode_timeout(row[0]), state_address(row[0])
-        return found if name is None else replace(found, body=await self._state(timeout_id, name))
+        if name is None:
+            return found
+        try:
+            return replace(found, body=await self._state(timeout_id, name))
+        except PoisonMessage:
+            # Somebody may have removed it between the two reads: its row went first, and its body then.
+            if await self.main_row(timeout_id) is None:
+                return None
+            raise
 
     async def _state(self, timeout_id: str, name: str) -> bytes:
         try:
