@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.bench-installed
+ARCHIVE := $(VENV)/.spark.jsa
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -42,14 +43,20 @@ $(BENCH_STAMP): requirements/bench.txt $(STAMP)
 	@touch $@
 
 # Most tests wait for leases, kills and clocks, so three run side by side, each file in one process. Those that
-# measure real time run one after the other; so do those on Spark, which share one session and take both cores.
-test: $(STAMP) ## run all tests
+# measure real time run one after the other. Those on Spark share one session, in one process; beside it run those that
+# start programs with sessions of their own.
+test: $(STAMP) $(ARCHIVE) ## run all tests
 	$(BIN)/pytest -n 3 --dist loadfile -m "not alone" --ignore tests/spark --ignore samples/spark_bulk
 	$(BIN)/pytest -m alone --ignore tests/spark --ignore samples/spark_bulk
-	$(BIN)/pytest tests/spark samples/spark_bulk
+	$(BIN)/pytest -n 2 --dist loadgroup tests/spark samples/spark_bulk
 
-spark: $(STAMP) ## run the tests of bulk work on Spark alone
-	$(BIN)/pytest tests/spark samples/spark_bulk
+spark: $(STAMP) $(ARCHIVE) ## run the tests of bulk work on Spark alone
+	$(BIN)/pytest -n 2 --dist loadgroup tests/spark samples/spark_bulk
+
+# With it, each of the many Javas that tests start is ready in half the time.
+$(ARCHIVE): tests/java_archive.py $(STAMP)
+	@echo "Making an archive of Spark's classes ..."
+	@$(BIN)/python $< $@
 
 quick: $(STAMP) ## run the tests that need no storage service
 	$(BIN)/pytest tests/unit

@@ -31,7 +31,7 @@ from postdate.spark.scheduling import schedule
 QUEUE = "reminders"
 FIRST = datetime(2040, 1, 1, 8, tzinfo=UTC)
 #: Each so many rows, one has a due time without a zone, as files of people have.
-ODD_EVERY = 10_000
+ODD_EVERY = 1_000
 #: Messages a second that one leader hands over, for the forecast.
 RATE = 900
 COLUMNS = (

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,8 @@ from postdate.spark.reference import shared_with_tasks
 CLOCK = SystemClock()
 _ASIDE_SECONDS = 3600
 _SOON = 150.0
+#: Each look takes a while of a core, which what is looked at needs too.
+_BETWEEN_LOOKS = 0.1
 PROGRAM = Path(__file__).with_name("drain_program.py")
 
 
@@ -135,6 +138,7 @@ class Account:
         ends = CLOCK.monotonic() + within
         while not reached():
             assert CLOCK.monotonic() < ends, f"not reached within {within:g} s"
+            time.sleep(_BETWEEN_LOOKS)
 
 
 @contextmanager

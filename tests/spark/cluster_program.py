@@ -34,7 +34,7 @@ def main() -> None:
         (f.lit(FIRST) + f.expr("make_dt_interval(0, 0, 0, id)")).alias("due_time"),
         f.lit("x").alias("body"),
     )
-    done = schedule(frame, SettingsReference(file=file), run="cluster", rows_per_bucket=1_000)
+    done = schedule(frame, SettingsReference(file=file), run="cluster", rows_per_bucket=500)
     session.stop()
     print(json.dumps(asdict(done)))
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -45,7 +46,7 @@ async def count(endpoint):
 
 def wait_for_rows(on_endpoint, at_least, running):
     while on_endpoint(count) < at_least and not running.done():
-        pass  # each look is a request to the service
+        time.sleep(0.05)  # a look takes a while of a core, which what is looked at needs too
 
 
 def test_tasks_that_are_killed_run_again_and_write_nothing_twice(spark, reference, on_endpoint):
