@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.bench-installed
 ARCHIVE := $(VENV)/.spark.jsa
+BESIDE := --dist loadgroup --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -42,16 +43,16 @@ $(BENCH_STAMP): requirements/bench.txt $(STAMP)
 	@$(PIP) install -qq -r requirements/bench.txt
 	@touch $@
 
-# Most tests wait for leases, kills and clocks, so three run side by side, each file in one process. Those that
+# Most tests wait for leases, kills and clocks, so three run side by side, each file in one process (conftest.py). Those that
 # measure real time run one after the other. Those on Spark share one session, in one process; beside it run those that
 # start programs with sessions of their own.
 test: $(STAMP) $(ARCHIVE) ## run all tests
-	$(BIN)/pytest -n 3 --dist loadfile -m "not alone" --ignore tests/spark --ignore samples/spark_bulk
+	$(BIN)/pytest -n 3 $(BESIDE) -m "not alone" --ignore tests/spark --ignore samples/spark_bulk
 	$(BIN)/pytest -m alone --ignore tests/spark --ignore samples/spark_bulk
-	$(BIN)/pytest -n 2 --dist loadgroup tests/spark samples/spark_bulk
+	$(BIN)/pytest -n 2 $(BESIDE) tests/spark samples/spark_bulk
 
 spark: $(STAMP) $(ARCHIVE) ## run the tests of bulk work on Spark alone
-	$(BIN)/pytest -n 2 --dist loadgroup tests/spark samples/spark_bulk
+	$(BIN)/pytest -n 2 $(BESIDE) tests/spark samples/spark_bulk
 
 # With it, each of the many Javas that tests start is ready in half the time.
 $(ARCHIVE): tests/java_archive.py $(STAMP)

@@ -1,7 +1,9 @@
-"""What tests and samples share: a Java for Spark that starts fast."""
+"""What tests and samples share: who runs beside whom, and a Java for Spark that starts fast."""
 
 import sys
 from pathlib import Path
+
+import pytest
 
 from postdate.settings import set_default
 
@@ -19,3 +21,17 @@ def pytest_configure() -> None:
         "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable -Xlog:all=error:stderr"
         f" -XX:SharedArchiveFile={ARCHIVE}",
     )
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Under `--dist loadgroup`, a file is run by one process; so is all that shares the session of Spark.
+
+    Tests marked `apart` go to any. What takes long begins first, so that nobody waits for it at the end.
+    """
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    for item in items:
+        if not item.get_closest_marker("apart"):
+            on_session = "spark" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("spark" if on_session else item.path.stem))
+    items.sort(key=lambda item: not (item.path in long or item.get_closest_marker("apart")))

@@ -10,6 +10,7 @@ from postdate.settings import Settings
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # what is slow begins first, see the conftest.py of all
 def pytest_collection_modifyitems(items):
     for item in items:
         if HERE in item.path.parents:

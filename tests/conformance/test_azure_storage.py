@@ -83,6 +83,7 @@ class TestAzureTable(SharedTableConformance):
         return SharedTableHarness(backend.store, insert)
 
 
+@pytest.mark.apart
 @pytest.mark.parametrize("target", list(LeaseTarget))
 class TestAzureLease(LeaseStoreConformance):
     @pytest.fixture

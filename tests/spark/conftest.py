@@ -13,13 +13,6 @@ from postdate.spark import SettingsReference, local_session
 from postdate.spark.reference import shared_with_tasks
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup`, tests on the session stay in one process, and so does each other file."""
-    for item in items:
-        on_session = "spark" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("session" if on_session else item.path.stem))
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     session = local_session("local[2,4]", name="postdate tests")
