@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.bench-installed
 ARCHIVE := $(VENV)/.spark.jsa
-BESIDE := --dist loadgroup --no-loadscope-reorder
+BESIDE := --dist loadscope --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help

@@ -2,8 +2,10 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from postdate.settings import set_default
 
@@ -23,15 +25,39 @@ def pytest_configure() -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under `--dist loadgroup`, a file is run by one process; so is all that shares the session of Spark.
+#: Tests that wait long, and need nothing of the others in their file: each may go to another process.
+APART = (
+    "tests/conformance/test_azure_storage.py::TestAzureLease",
+    "tests/docs/test_code_blocks.py::test_scripts_run",
+    "tests/docs/test_code_blocks.py::test_sessions_run",
+    "tests/integration/test_legacy_timeouts.py",
+)
+#: Tests on Spark that start programs with sessions of their own; all others there share one session.
+PROGRAMS = ("test_bulk_drain_killed", "test_cluster", "test_drain_command")
 
-    Tests marked `apart` go to any. What takes long begins first, so that nobody waits for it at the end.
+
+class Groups(LoadScopeScheduling):
+    """Tests of a file go to one process, and so do all that share the session of Spark.
+
+    Not xdist's `loadgroup`: its marks have no effect with pytest 9.2, which keeps ids elsewhere.
     """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        if nodeid.startswith(APART):
+            return nodeid
+        if file.startswith("tests/spark/") and Path(file).stem not in PROGRAMS:
+            return "spark"
+        return file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
+    """Our groups, whatever `--dist` says."""
+    return Groups(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first, so that nobody waits for it at the end."""
     long = {item.path for item in items if item.get_closest_marker("slow")}
-    for item in items:
-        if not item.get_closest_marker("apart"):
-            on_session = "spark" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("spark" if on_session else item.path.stem))
-    items.sort(key=lambda item: not (item.path in long or item.get_closest_marker("apart")))
+    items.sort(key=lambda item: not (item.path in long or item.nodeid.startswith(APART)))

@@ -10,7 +10,7 @@ from postdate.settings import Settings
 HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # what is slow begins first, see the conftest.py of all
+@pytest.hookimpl(tryfirst=True)  # before what is slow is put first
 def pytest_collection_modifyitems(items):
     for item in items:
         if HERE in item.path.parents:

@@ -83,7 +83,6 @@ class TestAzureTable(SharedTableConformance):
         return SharedTableHarness(backend.store, insert)
 
 
-@pytest.mark.apart
 @pytest.mark.parametrize("target", list(LeaseTarget))
 class TestAzureLease(LeaseStoreConformance):
     @pytest.fixture

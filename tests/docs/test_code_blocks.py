@@ -118,7 +118,6 @@ async def run_blocks(blocks, given, monkeypatch, request):
         check_said(block.text, said.getvalue(), block.place)
 
 
-@pytest.mark.apart
 @pytest.mark.parametrize("name", pages_with("python", "script"))
 def test_scripts_run_as_programs_of_their_own(name, azurite, tmp_path):
     for number, block in enumerate(page(name).of("python", "script")):
@@ -212,7 +211,6 @@ def test_the_check_of_commands_finds_mistakes(line, good):
     assert all(what_is_wrong_with(words) is None for words in simple_commands(line)) is good
 
 
-@pytest.mark.apart
 @pytest.mark.parametrize("name", pages_with("bash", "session"))
 def test_sessions_run_in_a_shell(name, azurite, tmp_path):
     script = "".join(block.text for block in page(name).of("bash", "session"))

@@ -28,7 +28,6 @@ from postdate.testing.signals import EventLog
 
 OWNER = "Contoso.Orders"
 SECOND = timedelta(seconds=1)
-pytestmark = pytest.mark.apart
 
 
 @dataclass
