@@ -29,7 +29,7 @@ from postdate.model.legacy_timeout import LegacyTimeout, UnreadableTimeout
 from postdate.model.rowcodec import instant_of
 
 #: Requests under way at once, each for one timeout; and such that are for many.
-AT_ONCE = 32
+AT_ONCE = 16
 _TRANSACTIONS = 8
 
 
