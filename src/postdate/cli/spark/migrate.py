@@ -8,7 +8,7 @@ import typer
 
 from postdate.cli.command import Call, command, finish
 from postdate.cli.render import note
-from postdate.cli.spark.sessions import DEFAULT_MASTER, Master, spark_session, task_progress
+from postdate.cli.spark.sessions import DEFAULT_MASTER, Master, needs_spark, spark_session, task_progress
 from postdate.cli.times import optional_instant
 from postdate.errors import UsageError
 from postdate.legacy.ground import Selection
@@ -143,8 +143,9 @@ def abort(call: Call, run: Run, master: Master = DEFAULT_MASTER) -> None:
 )
 def status(call: Call, run: Run) -> None:
     """Tell how far a migration came. Starts no Spark."""
-    from postdate.spark.migrating import status as look  # noqa: PLC0415 - imports pyspark
-    from postdate.spark.reference import shared_with_tasks  # noqa: PLC0415 - as above
+    with needs_spark():
+        from postdate.spark.migrating import status as look  # noqa: PLC0415 - imports pyspark
+        from postdate.spark.reference import shared_with_tasks  # noqa: PLC0415 - as above
 
     with shared_with_tasks(call.settings()) as reference:
         told = look(reference, run=run)

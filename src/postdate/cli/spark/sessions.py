@@ -1,5 +1,6 @@
 """What the bulk commands share: a session, settings for its tasks, a bar, frames from files."""
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,9 @@ import typer
 from postdate.cli.command import Call
 from postdate.cli.progress import progress_display
 from postdate.clock import SystemClock
+from postdate.endpoint import Endpoint
 from postdate.errors import ConfigurationError, UsageError
+from postdate.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,21 +39,39 @@ def spark_session(call: Call, master: str) -> "Iterator[tuple[SparkSession, Sett
     On this machine they get them in a file that only this user can read. Elsewhere they have an environment
     of their own: POSTDATE_CONNECTION, or what an identity needs, must be set there.
     """
-    try:
+    with needs_spark():
         from postdate.spark import SettingsReference, local_session  # noqa: PLC0415 - late: see the package
         from postdate.spark.reference import shared_with_tasks  # noqa: PLC0415
-    except ImportError as error:
-        raise ConfigurationError(f"Spark is not installed; pip install 'postdate[spark]' ({error})") from None
     settings = call.settings()
     with shared_with_tasks(settings) as file:
         here = master.startswith("local")
         reference = file if here else SettingsReference(settings.endpoint, settings.delays_table)
-        reference.load()  # what is wrong with them is told now
+        reference.load()  # what is wrong with them is told now,
+        asyncio.run(_opened(settings))  # before Spark starts, which takes its time
         session = local_session(master)
         try:
             yield session, reference
         finally:
             session.stop()
+
+
+@contextmanager
+def needs_spark() -> Iterator[None]:
+    """For imports of `postdate.spark`: says in one line that the extra is missing.
+
+    Raises:
+        ConfigurationError: it is.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigurationError(f"Spark is not installed; pip install 'postdate[spark]' ({error})") from None
+
+
+async def _opened(settings: Settings) -> None:
+    """Open an endpoint and close it; the storage account is not asked yet."""
+    async with Endpoint(settings):
+        pass
 
 
 @contextmanager
