@@ -68,6 +68,23 @@ def test_a_run_that_began_with_other_rows_is_refused(spark, reference):
         schedule(reminders(spark, 4), reference, run="one")
 
 
+@pytest.mark.parametrize(
+    ("column", "other"),
+    [
+        ("message_id", "concat('x', message_id)"),
+        ("destination", "'elsewhere'"),
+        ("due_time", "due_time + interval 1 second"),
+    ],
+)
+def test_as_many_rows_in_the_same_hours_are_other_rows(spark, reference, waiting, column, other):
+    frame = reminders(spark, 3)
+    schedule(frame, reference, run="one")
+    other = frame.withColumn(column, f.expr(other))
+    with pytest.raises(UsageError, match="run 'one' began with other rows"):
+        schedule(other, reference, run="one")
+    assert len(waiting()) == 3
+
+
 def test_a_message_given_twice_is_one(spark, reference, waiting):
     frame = reminders(spark, 20)
     told = schedule(frame.unionAll(frame), reference, run="doubled")

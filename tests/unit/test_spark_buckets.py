@@ -30,6 +30,7 @@ def test_the_fingerprint_tells_another_plan(counts, size):
     found = plan(counts, rows_per_bucket=size)
     assert plan(counts, rows_per_bucket=size).fingerprint == found.fingerprint
     assert plan([*counts, ("2031010100", 1)], rows_per_bucket=size).fingerprint != found.fingerprint
+    assert plan(counts, rows_per_bucket=size, identities=1).fingerprint != found.fingerprint
 
 
 def test_nothing_is_no_bucket():

@@ -31,6 +31,8 @@ class Plan:
     hours: tuple[HourBuckets, ...]
     count: int
     rows: int
+    #: Sum of `identity_column` over all rows.
+    identities: int
 
     @property
     def fingerprint(self) -> str:
@@ -38,11 +40,13 @@ class Plan:
         digest = hashlib.blake2b(digest_size=8)
         for one in self.hours:
             digest.update(f"{one.hour},{one.first},{one.pieces};".encode())
-        digest.update(str(self.rows).encode())
+        digest.update(f"{self.rows},{self.identities}".encode())
         return digest.hexdigest()
 
 
-def plan(counts: Iterable[tuple[str, int]], *, rows_per_bucket: int = ROWS_PER_BUCKET) -> Plan:
+def plan(
+    counts: Iterable[tuple[str, int]], *, rows_per_bucket: int = ROWS_PER_BUCKET, identities: int = 0
+) -> Plan:
     """Buckets for so many rows in each hour, which are given in order."""
     hours: list[HourBuckets] = []
     first, held, total = 0, 0, 0
@@ -56,12 +60,21 @@ def plan(counts: Iterable[tuple[str, int]], *, rows_per_bucket: int = ROWS_PER_B
             first += pieces
         else:
             held += count
-    return Plan(tuple(hours), first + (1 if held else 0), total)
+    return Plan(tuple(hours), first + (1 if held else 0), total, identities)
 
 
 def hour_column(due: Column) -> Column:
     """The hour of a due time, as partition keys write it; empty where the row tells none."""
     return f.coalesce(f.date_format(due, "yyyyMMddHH"), f.lit(""))
+
+
+def identity_column(message: str) -> Column:
+    """A hash of what makes a message the same one, in 32 bits, so that their sum over any rows is exact.
+
+    Bodies and headers are not in it: they may hold what is not the same at the next look, like the time.
+    """
+    fields = ("message_id", "destination", "due_time", "due_text")
+    return f.shiftright(f.xxhash64(*(f"{message}.{name}" for name in fields)), 32)
 
 
 def with_buckets(frame: DataFrame, session: SparkSession, buckets: Plan) -> DataFrame:

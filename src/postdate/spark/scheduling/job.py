@@ -28,7 +28,14 @@ from postdate.errors import PostdateError, UsageError
 from postdate.spark import tasks
 from postdate.spark.reference import SettingsReference
 from postdate.spark.running import Progress, run_action
-from postdate.spark.scheduling.buckets import ROWS_PER_BUCKET, Plan, hour_column, plan, with_buckets
+from postdate.spark.scheduling.buckets import (
+    ROWS_PER_BUCKET,
+    Plan,
+    hour_column,
+    identity_column,
+    plan,
+    with_buckets,
+)
 from postdate.spark.scheduling.messages import check_columns, message_column
 from postdate.spark.scheduling.storing import Stored, judged, store
 from postdate.spark.tasks import azure_backend, iterate, opened
@@ -177,10 +184,15 @@ class _Job:
 
     def plan(self, messages: DataFrame, rows_per_bucket: int) -> Plan:
         """Buckets by the rows of each hour."""
-        counts = messages.groupBy(hour_column(f.col(f"{_MESSAGE}.due_time")).alias("hour")).count()
-        ordered = counts.orderBy("hour")
-        found = run_action(self.session, ordered.collect, self._progress)
-        return plan(((row["hour"], row["count"]) for row in found), rows_per_bucket=rows_per_bucket)
+        counts = messages.groupBy(hour_column(f.col(f"{_MESSAGE}.due_time")).alias("hour")).agg(
+            f.count("*").alias("rows"), f.sum(identity_column(_MESSAGE)).alias("identities")
+        )
+        found = run_action(self.session, counts.orderBy("hour").collect, self._progress)
+        return plan(
+            ((row["hour"], row["rows"]) for row in found),
+            rows_per_bucket=rows_per_bucket,
+            identities=sum(row["identities"] for row in found),
+        )
 
     async def confirm(self, begun: _Begun, buckets: Plan) -> dict[int, Stored]:
         """Write down how the run begins, or check that it goes on alike; buckets that are done.
@@ -193,8 +205,9 @@ class _Job:
             begins = await bulk.begin(name, _Begun(begun.began_at, buckets.fingerprint))
             if not begins and (begun.plan or await self._plan_of(bulk, name)) != buckets.fingerprint:
                 raise UsageError(
-                    f"run {self._folder.partition('/')[2]!r} began with other rows or rows_per_bucket; "
-                    "give the same input again, or another name for the run"
+                    f"run {self._folder.partition('/')[2]!r} began with other rows (by message id, "
+                    "destination and due time) or rows_per_bucket; give the same input again, or another name "
+                    "for the run"
                 )
             done = {}
             async for found in bulk.names(f"{self._folder}/bucket/"):
