@@ -1,10 +1,14 @@
 """Mistakes with `postdate spark`: one line that names the way out, before Spark is started."""
 
+import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from postdate.cli.main import main
+from postdate.settings import child_environment
 
 pytest.importorskip("pyspark")
 
@@ -46,3 +50,38 @@ def test_without_the_extra_the_way_to_get_it_is_told(command, monkeypatch, capsy
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
     assert "Spark is not installed; pip install 'postdate[spark]'" in told.err
+
+
+def test_a_master_that_is_none_is_named_and_what_spark_said_is_kept():
+    done = subprocess.run(
+        [sys.executable, "-m", "postdate", *FORECAST, "--master", "locl[2]"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert "Spark did not start with master 'locl[2]'" in done.stderr
+    log = Path(done.stderr.rpartition("; see ")[2].strip())
+    try:
+        assert "aster" in log.read_text(encoding="utf-8")
+    finally:
+        log.unlink()
+
+
+def test_sigterm_leaves_no_file_with_settings(tmp_path):
+    (tmp_path / "temporary").mkdir()
+    command = [sys.executable, "-m", "postdate", "spark", "schedule", tmp_path, "--format", "csv"]
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=child_environment(TMPDIR=str(tmp_path / "temporary")),
+    ) as running:
+        while not (left := list((tmp_path / "temporary").glob("postdate-*.json"))):
+            assert running.poll() is None, running.communicate()
+        running.send_signal(signal.SIGTERM)
+        _, told = running.communicate(timeout=100)
+    assert (running.returncode, told) == (130, "postdate: error: interrupted\n")
+    assert not left[0].exists()

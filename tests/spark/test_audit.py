@@ -104,6 +104,11 @@ def test_an_audit_without_a_log_says_how_to_get_one(spark, reference):
         audit(spark, reference, reading=AT_ONCE)
 
 
+def test_a_report_without_a_folder_is_refused_before_anything_is_read(spark, reference, tmp_path):
+    with pytest.raises(UsageError, match="the report is a file in a folder that exists"):
+        audit(spark, reference, reading=Reading(html=tmp_path / "nowhere" / "audit.html"))
+
+
 def test_due_times_without_a_zone_are_refused(spark, reference):
     expected = spark.createDataFrame(
         [("m1", "target", "2040-01-01T12:00:00"), ("m2", "target", "2040-01-01T12:00:00Z")],

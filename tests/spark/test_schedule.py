@@ -114,7 +114,7 @@ ODD = [
         "destination queue 'targt' does not exist. Did you mean 'target'?",
     ),
     ("r4", "target", "2040-01-01T00:00:00", "x", None, "time zone"),
-    ("r5", "target", None, "x", None, "pass delay"),
+    ("r5", "target", None, "x", None, "column due_time or delay is null"),
     ("r6", "target", "2040-01-01T00:00:00Z", None, None, "column body is null"),
     ("r7", "target", "1500-01-01T00:00:00Z", "x", None, "years 1601 to 9998"),
     ("r8", "target", "2040-01-01T00:00:00+02:00", "x", "8 days", "expires_after"),

@@ -57,6 +57,18 @@ def test_errors_of_spark_that_are_the_users_are_usage():
     )
 
 
+def test_what_spark_finds_wrong_before_it_reads_is_usage_with_a_way_out():
+    text = "[PARQUET_TYPE_ILLEGAL] Illegal Parquet type: INT64 (TIMESTAMP(NANOS,true)). SQLSTATE: 42846"
+    error = translated(text, analysis=True)
+    assert isinstance(error, UsageError)
+    assert "coerce_timestamps='us'" in str(error)
+
+
+def test_an_error_of_ours_stays_one_also_where_spark_plans():
+    text = TRACE.format(error="postdate.errors.NotProvisioned: table x is missing")
+    assert isinstance(translated(text, analysis=True), NotProvisioned)
+
+
 def test_an_error_made_of_more_than_a_text_keeps_its_text():
     assert DestinationNotFound("x").destination == "x"
     assert str(translated("postdate.errors.DestinationNotFound: gone")) == "gone"
@@ -85,6 +97,19 @@ def test_an_error_made_of_more_than_a_text_keeps_its_text():
             ),
             ConfigurationError,
             "--packages org.apache.hadoop:hadoop-azure",
+        ),
+        (
+            (
+                ": org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file "
+                "file:///data/short.csv.  SQLSTATE: KD001\n\tat X\n"
+                "Caused by: org.apache.spark.SparkRuntimeException: [MALFORMED_CSV_RECORD] Malformed CSV record: "
+                "1,x SQLSTATE: KD000"
+            ),
+            PostdateError,
+            (
+                "Spark: /data/short.csv: SparkRuntimeException: [MALFORMED_CSV_RECORD] Malformed CSV record: 1,x "
+                "(each line needs as many values as the header line; quote those with commas)"
+            ),
         ),
         (
             ": java.lang.OutOfMemoryError: Java heap space",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 
 from postdate import errors
 from postdate.errors import ConfigurationError, PostdateError, UsageError
@@ -25,6 +25,16 @@ _OF_PATHS = (
 _PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '(\w+)'")
 _SHOWN_CHARACTERS = 300
+#: The file that Spark was reading when it failed.
+_FILE = re.compile(r"error while reading file (?:file:(?://(?=/))?)?(\S+?)\.?\s")
+#: Way out, where Spark's own words tell none.
+_HINTS = {
+    "TIMESTAMP(NANOS": "write its instants in microseconds (pandas: to_parquet(..., coerce_timestamps='us'))",
+    "UNABLE_TO_INFER_SCHEMA": "there is nothing of this format in it; name other files, or another --format",
+    "MALFORMED_CSV_RECORD": "each line needs as many values as the header line; quote those with commas",
+    "JsonParseException": "write one whole object on each line",
+    "is not a Parquet file": "name other files, or give --format",
+}
 
 
 @contextmanager
@@ -37,11 +47,16 @@ def told_in_one_line() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise translated(str(error)) from error
+        raise translated(str(error), analysis=isinstance(error, AnalysisException)) from error
 
 
-def translated(text: str) -> PostdateError:
-    """The error that a text of Spark's tells."""
+def translated(text: str, *, analysis: bool = False) -> PostdateError:
+    """The error that a text of Spark's tells.
+
+    Args:
+        text: of the exception.
+        analysis: what was asked of Spark can't be, whatever the rows are.
+    """
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]
@@ -52,8 +67,10 @@ def translated(text: str) -> PostdateError:
             f"a Spark task can't import {missing[1]}; install postdate[spark] where executors run (on this "
             "machine PYSPARK_PYTHON names their Python)"
         )
-    if "PATH_NOT_FOUND" in text or "UNRESOLVED_COLUMN" in text or "AnalysisException" in text:
-        return UsageError(_first_line(text))
+    if "AnalysisException" in text or "PATH_NOT_FOUND" in text or "UNRESOLVED_COLUMN" in text:
+        analysis = True
+    if analysis and "Traceback" not in text:
+        return UsageError(f"{_first_line(text)}{_hint(text)}")
     ended_by = _PYTHON.findall(text) if "Python worker" in text else []
     if ended_by:
         kind, words = ended_by[-1]
@@ -73,7 +90,13 @@ def _of_the_jvm(text: str) -> PostdateError:
         )
     if kind.removesuffix("Exception") in _OF_PATHS or words.startswith("Mkdirs failed"):
         return UsageError(f"Spark can't use this path: {_first_line(words)}")
-    return PostdateError(f"Spark: {kind}: {_first_line(words)}")
+    file = _FILE.search(text)
+    where = f"{file[1]}: " if file and file[1] not in words else ""
+    return PostdateError(f"Spark: {where}{kind}: {_first_line(words)}{_hint(text)}")
+
+
+def _hint(text: str) -> str:
+    return next((f" ({hint})" for words, hint in _HINTS.items() if words in text), "")
 
 
 def _made(kind: type[PostdateError], message: str) -> PostdateError:

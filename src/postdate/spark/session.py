@@ -63,6 +63,8 @@ def local_session(
         from pyspark.errors import PySparkException  # noqa: PLC0415
         from pyspark.logger import PySparkLogger  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        from postdate.spark.failures import translated  # noqa: PLC0415
     except ImportError as error:
         raise ConfigurationError(f"{_EXTRA} ({error})") from None
     # Tasks run in the Python that runs this, where Postdate is; they write nothing into our terminal.
@@ -75,8 +77,9 @@ def local_session(
         try:
             session: SparkSession = builder.getOrCreate()
         except (PySparkException, Py4JError) as error:
+            atexit.unregister(where.unlink)  # whoever reads the error reads it too
             raise ConfigurationError(
-                f"Spark did not start ({str(error).splitlines()[0]}); see {where}"
+                f"Spark did not start with master {master!r} ({translated(str(error))}); see {where}"
             ) from None
         session.sparkContext.setLogLevel("ERROR")
     # It writes each error of Spark's, with its whole trace, to stderr before anybody can tell it in one line.

@@ -1,7 +1,9 @@
 """What the bulk commands share: a session, settings for its tasks, a bar, frames from files."""
 
 import asyncio
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ from postdate.cli.command import Call
 from postdate.cli.progress import progress_display
 from postdate.clock import SystemClock
 from postdate.endpoint import Endpoint
-from postdate.errors import ConfigurationError, UsageError
+from postdate.errors import ConfigurationError, PostdateError, UsageError
 from postdate.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def spark_session(call: Call, master: str) -> "Iterator[tuple[SparkSession, Sett
         from postdate.spark import SettingsReference, local_session  # noqa: PLC0415 - late: see the package
         from postdate.spark.reference import shared_with_tasks  # noqa: PLC0415
     settings = call.settings()
-    with shared_with_tasks(settings) as file:
+    with _terminated_as_interrupted(), shared_with_tasks(settings) as file:
         here = master.startswith("local")
         reference = file if here else SettingsReference(settings.endpoint, settings.delays_table)
         reference.load()  # what is wrong with them is told now,
@@ -53,6 +55,19 @@ def spark_session(call: Call, master: str) -> "Iterator[tuple[SparkSession, Sett
             yield session, reference
         finally:
             session.stop()
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does: no file with settings is left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -102,13 +117,25 @@ def read_frame(
     kind = file_format or {"jsonl": "json", "ndjson": "json"}.get(suffix, suffix)
     if kind not in _FORMATS:
         raise UsageError(
-            f"{paths[0]}: {kind or 'no suffix'} is no format that is read; give --format csv, json or parquet"
+            f"{paths[0]}: {f'{kind} is no format that is read' if kind else 'its name tells no format'}; "
+            "give --format csv, json or parquet"
         )
     options = (
         {"header": "true", "multiLine": "true", "escape": '"', "mode": "FAILFAST"} if kind == "csv" else {}
     )
     if kind == "json":
         options = {"mode": "FAILFAST"}
-    with told_in_one_line():
+    with _named(", ".join(map(str, paths))), told_in_one_line():
         frame = session.read.format(kind).options(**options).load([str(path) for path in paths])
+    with _named("--select"), told_in_one_line():
         return frame.selectExpr(*select) if select else frame
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Says of an error what it is about, where its text does not."""
+    try:
+        yield
+    except PostdateError as error:
+        told = str(error)
+        raise type(error)(told if what in told else f"{what}: {told}") from error

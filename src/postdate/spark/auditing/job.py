@@ -93,6 +93,8 @@ def audit(
         StorageError: the service failed.
     """
     reading, clock = reading or Reading(), clock or SystemClock()
+    if reading.html is not None and not reading.html.absolute().parent.is_dir():
+        raise UsageError(f"{reading.html}: the report is a file in a folder that exists")
     began = clock.monotonic()
 
     def act(action: Callable[[], T]) -> T:

@@ -206,8 +206,8 @@ class _Job:
             if not begins and (begun.plan or await self._plan_of(bulk, name)) != buckets.fingerprint:
                 raise UsageError(
                     f"run {self._folder.partition('/')[2]!r} began with other rows (by message id, "
-                    "destination and due time) or rows_per_bucket; give the same input again, or another name "
-                    "for the run"
+                    "destination and due time) or rows_per_bucket; give the same input again, or another "
+                    "name for the run"
                 )
             done = {}
             async for found in bulk.names(f"{self._folder}/bucket/"):

@@ -18,7 +18,7 @@ import pyarrow as pa
 from postdate.endpoint import Endpoint
 from postdate.engine.acceptance import Accepted, Outgoing
 from postdate.engine.intake import place_of
-from postdate.errors import InvalidBody, PostdateError, StorageError
+from postdate.errors import InvalidBody, InvalidDueTime, PostdateError, StorageError
 from postdate.model import headers as h
 from postdate.model.durations import parse_instant_text
 from postdate.model.keys import EPOCH
@@ -108,6 +108,8 @@ def outgoing_of(row: Fields) -> Outgoing:
     body, kind = row["body"], row.get("body_kind", BYTES)
     if body is None:
         raise InvalidBody("column body is null; write an empty text where nothing is to be said")
+    if at is None:
+        raise InvalidDueTime("column due_time or delay is null; write an instant, or seconds")
     headers = dict(row.get("headers") or {})
     if kind == TEXT:
         body = body.decode()
