@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from bulk_drain_cases import Account
+from bulk_drain_cases import Account, serving
 
 from postdate.cli.main import main
 from postdate.settings import child_environment
@@ -53,6 +53,21 @@ def test_ctrl_c_ends_it_cleanly_and_the_same_command_goes_on(account):
     assert rest["term"] == told["term"] + 1
     copies = account.taken()
     assert len(copies) == len({one.message_id for one in copies}) == 900
+
+
+def test_it_says_for_whom_it_waits_and_can_be_stopped(account):
+    def leads():
+        record = account.run(lambda endpoint: endpoint.parts.backend.lease.holder())
+        return record is not None and record.leased
+
+    with serving(account.settings, lambda _: None):
+        account.until(leads)
+        with started(account) as command:
+            said = command.stderr.readline()
+            command.send_signal(signal.SIGINT)
+            _, remarks = command.communicate()
+    assert said.endswith(" leads; waiting until it ends. --take-over asks it to step aside\n")
+    assert (command.returncode, remarks) == (130, "postdate: error: interrupted\n")
 
 
 @pytest.mark.parametrize("text", ["invoices", "invoices=many", "=5x"])

@@ -1,5 +1,6 @@
 """`postdate spark drain`: a backlog is handed over with many tasks, in one term."""
 
+import asyncio
 from dataclasses import asdict
 from typing import Annotated
 
@@ -52,6 +53,8 @@ def drain(
         from postdate.spark.draining import drain as run_job  # noqa: PLC0415
 
         options = DrainOptions(take_over, rates, rows_per_range)
+        if not take_over:
+            asyncio.run(_tell_who_leads(call))
         with task_progress(call, "draining") as progress:
             done = run_job(session, reference, options, progress=progress)
     values = asdict(done)
@@ -65,6 +68,14 @@ def drain(
             note(f"{done.end}: {done.left:,} messages are left; the same command goes on")
     finish(ok=done.end != "stopped", code=INTERRUPTED)
     finish(ok=done.end == "done")
+
+
+async def _tell_who_leads(call: Call) -> None:
+    """Say whom the drain is about to wait for."""
+    async with call.endpoint() as endpoint:
+        leads = await endpoint.parts.backend.lease.holder()
+    if leads is not None and leads.leased:
+        note(f"{leads.holder} leads; waiting until it ends. --take-over asks it to step aside")
 
 
 def _rate(text: str) -> tuple[str, float]:
