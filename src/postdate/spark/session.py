@@ -64,7 +64,7 @@ def local_session(
         from pyspark.logger import PySparkLogger  # noqa: PLC0415
         from pyspark.sql import SparkSession  # noqa: PLC0415
 
-        from postdate.spark.failures import translated  # noqa: PLC0415
+        from postdate.spark.failures import translated  # noqa: PLC0415 - imports pyspark
     except ImportError as error:
         raise ConfigurationError(f"{_EXTRA} ({error})") from None
     # Tasks run in the Python that runs this, where Postdate is; they write nothing into our terminal.
