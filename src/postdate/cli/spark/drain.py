@@ -58,6 +58,8 @@ def drain(
         with task_progress(call, "draining") as progress:
             done = run_job(session, reference, options, progress=progress)
     values = asdict(done)
+    for queue in rates.keys() - done.by_destination.keys():
+        note(f"--rate {queue}=...: nothing was handed over to {queue!r}, so that held up nobody")
     if call.out.json:
         call.out.line(values)
     else:

@@ -61,7 +61,9 @@ class SqlSource(msgspec.Struct, frozen=True, tag="sql"):
             UsageError: the dialect is not known, or a secret would travel in plans.
         """
         if self.dialect not in DIALECTS:
-            raise UsageError(f"there is no SQL dialect {self.dialect!r}; there are {', '.join(DIALECTS)}")
+            raise UsageError(
+                f"there is no SQL dialect {self.dialect!r}; there are {', '.join(DIALECTS)} (or azure)"
+            )
         spoken = self.database.lower()
         # `//user:secret@host`
         user = spoken.rpartition("@")[0].rpartition("//")[2]
