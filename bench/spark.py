@@ -14,18 +14,16 @@ import asyncio
 import json
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from bench.spark_memory import watched_memory
 from postdate import Endpoint, Outgoing
 from postdate.local import Azurite
 from postdate.settings import Settings, load_settings
@@ -130,28 +128,12 @@ def scaling(session: SparkSession, rows: int, run: str) -> float:
 
 
 def memory(session: SparkSession, rows: int) -> dict[str, int]:
-    """The most MB that the driver's Python and the largest of its workers held while so many were stored."""
-    driver, most = psutil.Process(), {"driver": 0, "worker": 0}
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(0.1):
-            most["driver"] = max(most["driver"], driver.memory_info().rss)
-            for process in driver.children(recursive=True):
-                with suppress(psutil.NoSuchProcess):
-                    if "pyspark.daemon" in process.cmdline():
-                        most["worker"] = max(most["worker"], process.memory_info().rss)
-
+    """Of driver and workers, while so many rows were stored."""
     with stand_in(0.0) as (connection, _):
         settings = load_settings(endpoint="bench", connection=connection)
-        watching = threading.Thread(target=watch)
-        watching.start()
-        try:
+        with watched_memory() as most:
             on_spark(session, settings, rows, f"memory{rows}")
-        finally:
-            ended.set()
-            watching.join()
-    return {name: round(value / 1e6) for name, value in most.items()}
+    return most
 
 
 def with_tasks(tasks: int, rows: int) -> tuple[dict[str, Any], float]:

@@ -78,9 +78,9 @@ def test_an_error_made_of_more_than_a_text_keeps_its_text():
     ("causes", "kind", "said"),
     [
         (
-            ": org.apache.hadoop.fs.ParentNotDirectoryException: Parent path is not a directory: file:/tmp/x",
+            ": org.apache.hadoop.fs.ParentNotDirectoryException: Parent path is not a directory: file:/data/x",
             UsageError,
-            "Spark can't use this path: Parent path is not a directory: file:/tmp/x",
+            "Spark can't use this path: Parent path is not a directory: file:/data/x",
         ),
         (
             (
