@@ -21,6 +21,7 @@ def test_reminders_of_a_file_wait_and_are_accounted_for(azurite_connection, tmp_
     assert "scheduled 2,997 of 3,000 rows" in done.stdout
     assert "refused 3" in done.stdout
     assert "audit: passed; waiting 2,997" in done.stdout
+    assert "the same once more: the same 2,997 messages wait" in done.stdout
     assert "forecast: the worst minute is 2040-01-" in done.stdout
     assert (folder / "forecast.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (folder / "audit.html").read_text(encoding="utf-8")
