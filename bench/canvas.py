@@ -9,10 +9,10 @@ def pyplot() -> Any:
 
     Late, since the figures do without it; and behind the choice of the backend, which it reads when loaded.
     """
-    import matplotlib as mpl  # noqa: PLC0415 - see above
+    import matplotlib as mpl  # noqa: PLC0415 - of an extra that need not be there
 
     mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - see above
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - reads the backend when loaded
 
     return plt
 

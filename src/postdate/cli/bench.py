@@ -108,11 +108,11 @@ async def _until_signalled(scale: Scale, *, lateness: bool, settings: Settings |
 
 async def _measure(scale: Scale, *, lateness: bool, settings: Settings | None) -> dict[str, Any]:
     # Late: these load the cloud's libraries, and other commands shall start without them.
-    from postdate.bench.ground import AccountGrounds, LocalGrounds  # noqa: PLC0415 - late
-    from postdate.bench.report import record, versions  # noqa: PLC0415 - late
-    from postdate.bench.results import Results  # noqa: PLC0415 - late
-    from postdate.bench.run import Bench, chosen, run_steps  # noqa: PLC0415 - late
-    from postdate.bench.steps import STEPS  # noqa: PLC0415 - late
+    from postdate.bench.ground import AccountGrounds, LocalGrounds  # noqa: PLC0415 - loads the cloud's libraries
+    from postdate.bench.report import record, versions  # noqa: PLC0415 - loads the cloud's libraries
+    from postdate.bench.results import Results  # noqa: PLC0415 - loads the cloud's libraries
+    from postdate.bench.run import Bench, chosen, run_steps  # noqa: PLC0415 - loads the cloud's libraries
+    from postdate.bench.steps import STEPS  # noqa: PLC0415 - loads the cloud's libraries
 
     clock, results = SystemClock(), Results()
     began = clock.monotonic()
